@@ -60,7 +60,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         raise InputError(f"{path} exists already; choose another name, or replace it with --overwrite")
 
 
-def _twins(path: Path) -> Iterator[Path]:
+def _published_leftovers(path: Path) -> Iterator[Path]:
     """Yield each leftover temporary file of a path that is a hard link of the file at that path, while locking it."""
     for temporary in path.parent.glob(f"{glob.escape(temporary_stem(path))}*"):
         with suppress(FileNotFoundError), hold_if_free(temporary) as free:
@@ -71,7 +71,7 @@ def _twins(path: Path) -> Iterator[Path]:
 def _refuse_finished(paths: Sequence[Path]) -> None:
     """Remove leftovers; report finished files if the process that wrote them was killed just after the rename."""
     finished = False
-    for temporary in _twins(paths[-1]):
+    for temporary in _published_leftovers(paths[-1]):
         temporary.unlink(missing_ok=True)
         finished = True
     sweep_outputs(paths)
@@ -319,7 +319,7 @@ def undo_unfinished(paths: Sequence[Path]) -> None:
         _refuse_finished(paths)
         return
     for path in paths[:-1]:
-        for temporary in _twins(path):
+        for temporary in _published_leftovers(path):
             with place_errors(path):
                 path.unlink(missing_ok=True)
                 temporary.unlink(missing_ok=True)

@@ -35,7 +35,7 @@ class AtomicFolder(Atomic):
         if os.path.lexists(path) and not self.overwrite:
             raise InputError(f"{path} exists already; choose another name")
         with place_errors(path):
-            self.temporary, self._held = make_held(path, _made)
+            self.temporary, self._held = make_held(path, _create)
 
     def write(self, name: str, data: bytes) -> None:
         """Write one file of the folder, flushed to disk; ``name`` must be trusted."""
@@ -73,7 +73,7 @@ class AtomicFolder(Atomic):
 def held_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder next to a path, and remove it at the end; InputError if it cannot be created."""
     with place_errors(path):
-        folder, handle = make_held(path, _made)
+        folder, handle = make_held(path, _create)
     try:
         yield folder
     finally:
@@ -81,7 +81,7 @@ def held_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _made(folder: Path) -> int:
+def _create(folder: Path) -> int:
     folder.mkdir()
     return open_folder(folder)
 

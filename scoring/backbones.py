@@ -117,7 +117,7 @@ def create_backbone(name: str, *, pretrained: bool = False, options: dict[str, A
     if not timm.is_model(name.split(".")[0]):
         added = plugins.plugins(plugins.BACKBONES)
         if not pretrained and name in added:
-            return _of_package(added[name], options or {})
+            return _plugin_backbone(added[name], options or {})
         close = get_close_matches(name, [*added, *timm.list_models()], n=3)
         hint = f"; close names: {', '.join(close)}" if close else ""
         every = "python -c 'import timm; print(*timm.list_models())'"
@@ -159,7 +159,7 @@ def _small_network(name: str, pretrained: bool, options: Mapping[str, Any]) -> n
     return with_small_stem(timm.create_model(CIFAR_RESNETS[name], num_classes=0))
 
 
-def _of_package(point: EntryPoint, options: Mapping[str, Any]) -> nn.Module:
+def _plugin_backbone(point: EntryPoint, options: Mapping[str, Any]) -> nn.Module:
     made = plugins.load_plugin(point)(**options)
     if not isinstance(made, nn.Module) or not isinstance(getattr(made, "num_features", None), int):
         raise InputError(f"the plug-in {point.name!r} is not a backbone: expected a module with num_features")

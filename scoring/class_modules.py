@@ -52,9 +52,9 @@ def _generator() -> torch.Generator:
     return torch.Generator().manual_seed(SEED)
 
 
-def _in_blocks(features: Tensor, n_each: int, say: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return ``say(features)`` computed in blocks of rows, so that ``n_each`` numbers per row fit into memory."""
-    return torch.cat([say(some) for some in features.float().split(max(1, BLOCK // max(n_each, 1)))])
+def _in_blocks(features: Tensor, n_each: int, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return ``function(features)`` computed in blocks of rows, so that ``n_each`` numbers per row fit into memory."""
+    return torch.cat([function(some) for some in features.float().split(max(1, BLOCK // max(n_each, 1)))])
 
 
 class EnsembleHead(nn.Module):
@@ -156,12 +156,12 @@ class HetXLHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Return entropy and divergence in nats, and the log-determinant, shape (N, 3)."""
 
-        def say(some: Tensor) -> Tensor:
+        def function(some: Tensor) -> Tensor:
             return torch.cat(
                 [entropy_and_spread(self.logits(some)), log_determinant(*self.covariance(some))[:, None]], 1
             )
 
-        return _in_blocks(features, len(self.of_rank) * (self.out.out_features + self.shape[0]), say)
+        return _in_blocks(features, len(self.of_rank) * (self.out.out_features + self.shape[0]), function)
 
 
 class SNGPHead(nn.Module):
@@ -226,11 +226,11 @@ class SNGPHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Return the entropy in nats, and the variance, shape (N, 2)."""
 
-        def say(some: Tensor) -> Tensor:
+        def function(some: Tensor) -> Tensor:
             entropy = entropy_and_spread(self.logits(some)[:, None])[:, 0]
             return torch.stack([entropy, self.variance(self.random_features(some))], 1)
 
-        return _in_blocks(features, self.out.out_features + self.out.in_features, say)
+        return _in_blocks(features, self.out.out_features + self.out.in_features, function)
 
     def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
         super()._load_from_state_dict(*args, **kwargs)

@@ -80,7 +80,7 @@ def shrunk(pixels: NDArray[np.uint8]) -> tuple[Picture, bool]:
     return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0), True
 
 
-def _as_it_is(image: Picture, generator: np.random.Generator) -> Picture:
+def _unchanged(image: Picture, generator: np.random.Generator) -> Picture:
     return image
 
 
@@ -105,7 +105,7 @@ def _scale(factor: float) -> Change:
     return change
 
 
-def _turn(method: Image.Transpose) -> Change:
+def _rotate(method: Image.Transpose) -> Change:
     return lambda image, generator: image.transpose(method)
 
 
@@ -189,13 +189,13 @@ EDITS: dict[str, Edit] = {  # to add an edit, add a line
     "crop-60": Edit("crop", "60 % of each side, anywhere", _crop(0.60)),
     "half-size": Edit("size", "1/2 of each side, bicubic", _scale(1 / 2)),
     "quarter-size": Edit("size", "1/4 of each side, bicubic", _scale(1 / 4)),
-    "jpeg-50": Edit("compression", "JPEG of quality 50", _as_it_is, quality=50),
-    "jpeg-20": Edit("compression", "JPEG of quality 20", _as_it_is, quality=20),
-    "png": Edit("format", "PNG, which loses nothing", _as_it_is, "PNG"),
-    "webp": Edit("format", "WebP of quality 80", _as_it_is, "WEBP", 80),
-    "mirror": Edit("turn", "left and right exchanged", _turn(Image.Transpose.FLIP_LEFT_RIGHT)),
-    "rotate-180": Edit("turn", "by 180 degrees", _turn(Image.Transpose.ROTATE_180)),
-    "rotate-90": Edit("turn", "by 90 degrees", _turn(Image.Transpose.ROTATE_90)),
+    "jpeg-50": Edit("compression", "JPEG of quality 50", _unchanged, quality=50),
+    "jpeg-20": Edit("compression", "JPEG of quality 20", _unchanged, quality=20),
+    "png": Edit("format", "PNG, which loses nothing", _unchanged, "PNG"),
+    "webp": Edit("format", "WebP of quality 80", _unchanged, "WEBP", 80),
+    "mirror": Edit("turn", "left and right exchanged", _rotate(Image.Transpose.FLIP_LEFT_RIGHT)),
+    "rotate-180": Edit("turn", "by 180 degrees", _rotate(Image.Transpose.ROTATE_180)),
+    "rotate-90": Edit("turn", "by 90 degrees", _rotate(Image.Transpose.ROTATE_90)),
     "rotate-5": Edit("tilt", "by 5 degrees either way, same size, black corners", _tilt(5)),
     "rotate-15": Edit("tilt", "by 15 degrees either way, same size, black corners", _tilt(15)),
     "blur": Edit("blur", "Gaussian, sigma 1 % of the width", _blur(1.0)),

@@ -59,7 +59,7 @@ class BackboneInputs(nn.Module):
         for part in model.backbone_parts():
             side = model.spec.preprocessing.size // part.pool
             self.pools.append(part.pool)
-            self.affine.append((_spread(part.scale.to(device), side), _spread(part.shift.to(device), side)))
+            self.affine.append((_expanded(part.scale.to(device), side), _expanded(part.shift.to(device), side)))
 
     def forward(self, pixels: Tensor) -> list[Tensor]:
         """Return one normalised tensor per backbone, channels last."""
@@ -71,7 +71,7 @@ class BackboneInputs(nn.Module):
         return inputs
 
 
-def _spread(channels: Tensor, side: int) -> Tensor:
+def _expanded(channels: Tensor, side: int) -> Tensor:
     """Expand three values to (1, 3, S, S), channels last, so that sums run over whole rows."""
     return channels.view(1, 3, 1, 1).expand(1, 3, side, side).contiguous(memory_format=torch.channels_last)
 
@@ -124,13 +124,13 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
         return model
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     size = model.spec.preprocessing.size
-    fast = [_fast(part.backbone, size // part.pool, dtype) for part in model.backbone_parts()]
+    fast = [_with_packed_convolutions(part.backbone, size // part.pool, dtype) for part in model.backbone_parts()]
     if not any(isinstance(module, PackedBackbone) for module in fast):
         return model
     return with_quick(model, QuickBackbones(model, fast))
 
 
-def _fast(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
+def _with_packed_convolutions(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
     """Return a backbone with packed convolutions for images of ``size``, or the backbone unchanged."""
     generator = torch.Generator().manual_seed(0)
     with torch.inference_mode(False), torch.no_grad():  # inference tensors count no changes in place

@@ -31,9 +31,9 @@ class LARS(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._move(parameter, group)
+                    self._update(parameter, group)
 
-    def _move(self, parameter: Tensor, group: dict[str, Any]) -> None:
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
         change = parameter.grad
         if change is None:
             return

@@ -73,16 +73,16 @@ def hold_beside(folder: Path, *, known_as: object = None) -> "BaseFileLock":
 
     held = FileLock(folder.with_name(f".{folder.name}.lock"), is_singleton=False)
     with place_errors(folder):
-        _make(folder)
+        _create(folder)
         try:
             held.acquire(blocking=False)
         except Timeout:
-            raise _taken(folder if known_as is None else known_as, "another process") from None
-        _make(folder)  # the process that held it may have renamed or removed it
+            raise _lock_error(folder if known_as is None else known_as, "another process") from None
+        _create(folder)  # the process that held it may have renamed or removed it
     return held
 
 
-def _taken(folder: object, holder: str) -> InputError:
+def _lock_error(folder: object, holder: str) -> InputError:
     return InputError(f"{folder} is being written by {holder}; wait for it, or write elsewhere")
 
 
@@ -90,17 +90,17 @@ def _open_lock(folder: Path) -> int:
     path = folder / LOCK
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with place_errors(folder):
-        _make(folder)
+        _create(folder)
         if path.is_symlink():
             raise InputError(f"expected a file at {path}, got a link; it was not changed: choose another --out")
         try:
             return os.open(path, flags, 0o666)
         except FileNotFoundError:  # the folder was taken away since
-            _make(folder)
+            _create(folder)
             return os.open(path, flags, 0o666)
 
 
-def _make(folder: Path) -> None:
+def _create(folder: Path) -> None:
     try:
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -121,7 +121,7 @@ def _is_at(handle: int, path: Path) -> bool:
 def _take(handle: int, folder: Path, known_as: object) -> None:
     if not try_flock(handle):
         holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
-        raise _taken(known_as, holder)
+        raise _lock_error(known_as, holder)
     with place_errors(folder):
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

@@ -92,7 +92,7 @@ def weigh(
     right, seen = np.zeros(n_annotators, np.int64), np.zeros(n_annotators, np.int64)
     for _ in range(PASSES):
         for at in _blocks(n, votes.shape[1] + probabilities.index.shape[1]):
-            suggested[at], quality[at] = _likeliest(probabilities, votes, labels, accuracy[who[at]], n_classes, at)
+            suggested[at], quality[at] = _most_likely(probabilities, votes, labels, accuracy[who[at]], n_classes, at)
         counted = (votes >= 0) & several[:, None]
         right = np.bincount(who[counted & (votes == suggested[:, None])], minlength=n_annotators)
         seen = np.bincount(who[counted], minlength=n_annotators)
@@ -101,10 +101,10 @@ def weigh(
     agree = ((votes == labels[:, None]) & (votes >= 0)).sum(1)
     agreement = np.where(n_votes > 0, agree / np.maximum(n_votes, 1), np.nan).astype(np.float32)
     intervals = [wilson(float(yes), float(all_)) for yes, all_ in zip(right, seen, strict=True)]
-    return Annotators(quality, suggested, agreement, intervals, _alike(votes))
+    return Annotators(quality, suggested, agreement, intervals, _agreement(votes))
 
 
-def _likeliest(
+def _most_likely(
     probabilities: ClassProbabilities,
     votes: Codes,
     labels: NDArray[np.int64],
@@ -130,7 +130,7 @@ def _likeliest(
     return np.where(label >= 0, likeliest, index[:, 0]), np.where(label >= 0, quality, np.nan).astype(np.float32)
 
 
-def _alike(votes: Codes) -> float:
+def _agreement(votes: Codes) -> float:
     alike = pairs = 0
     for at in _blocks(len(votes), votes.shape[1]):
         cast = votes[at]

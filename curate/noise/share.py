@@ -96,9 +96,9 @@ def shares(
     rows = np.bincount(labels[known], minlength=n_classes)
     doubted = known[suspected[known] & (suggested[known] != labels[known])]
     gone = np.bincount(labels[doubted], minlength=n_classes)
-    overall = _between([(w.sum(), n.sum()) for w, n in zip(wrong, total, strict=True)], len(doubted), len(known))
+    overall = _estimate([(w.sum(), n.sum()) for w, n in zip(wrong, total, strict=True)], len(doubted), len(known))
     of_class = [
-        _between([(w[label], n[label]) for w, n in zip(wrong, total, strict=True)], gone[label], rows[label])
+        _estimate([(w[label], n[label]) for w, n in zip(wrong, total, strict=True)], gone[label], rows[label])
         for label in range(n_classes)
     ]
     code, count = pairs(labels[doubted], suggested[doubted], n_classes)
@@ -107,7 +107,7 @@ def shares(
     for at in np.lexsort((code, -count)).tolist():
         label, true = divmod(int(code[at]), n_classes)
         readings = [(each[at], n[label]) for each, n in zip(counted, total, strict=True)]
-        of_pair.append(Pair(label, true, int(count[at]), _between(readings, count[at], rows[label])))
+        of_pair.append(Pair(label, true, int(count[at]), _estimate(readings, count[at], rows[label])))
     return Shares(overall, of_class, of_pair)
 
 
@@ -132,7 +132,7 @@ def _of_labels(joint: ConfidentJoint) -> tuple[NDArray[np.float64], NDArray[np.f
     return of_other.astype(np.float64), total.astype(np.float64)
 
 
-def _between(readings: list[tuple[float, float]], count: int, n: int) -> Interval:
+def _estimate(readings: list[tuple[float, float]], count: int, n: int) -> Interval:
     """Return a share, the lowest bound of the estimates that have rows, and the highest of the first two."""
     bounds = [wilson(float(successes), float(rows)) if rows > 0 else None for successes, rows in readings]
     lows, highs = [each.low for each in bounds if each], [each.high for each in bounds[:2] if each]

@@ -89,7 +89,7 @@ def checked(kind: Any, value: Any, name: str, of: str) -> Any:
     kinds = [get_origin(part) or part for part in parts]
     refused: list[Any] = [Integral, Real] if isinstance(value, bool) else []
     refused += [Iterable] if isinstance(value, str | bytes | Mapping) else []
-    accepted = [(part, *_taken(each)) for part, each in zip(parts, kinds, strict=True)]
+    accepted = [(part, *_accepted_types(each)) for part, each in zip(parts, kinds, strict=True)]
     fits = [part for part, taken, _ in accepted if taken not in refused and isinstance(value, taken)]
     if not fits:
         words = [
@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
-def _taken(kind: Any) -> tuple[Any, str]:
+def _accepted_types(kind: Any) -> tuple[Any, str]:
     """Return the accepted types of an annotation, and their names; all types for a protocol."""
     if kind in _TAKEN:
         return _TAKEN[kind]
@@ -136,15 +136,15 @@ def _with_arguments(text: str, request: Any) -> str:
     for field in declared(request):
         about = field.about
         in_python = isinstance(about, Option) and about.python
-        lines.append(f"    {field.name}: {in_python or _of_python(about.text)}")
+        lines.append(f"    {field.name}: {in_python or _python_text(about.text)}")
     place = next((text.index(f"\n\n{each}:") for each in ("Returns", "Raises") if f"\n\n{each}:" in text), len(text))
     return text[:place] + "\n\n" + "\n".join(lines) + text[place:]
 
 
-def _of_python(text: str) -> str:
+def _python_text(text: str) -> str:
     """Return the help text of an option, for a Python keyword.
 
-    >>> _of_python("Drop this kind (repeatable); see --drop-group.")
+    >>> _python_text("Drop this kind (repeatable); see --drop-group.")
     'Drop this kind; one or several; see ``drop_group``.'
     """
     text = text.replace(" (repeatable)", "; one or several")

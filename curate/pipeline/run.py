@@ -110,13 +110,13 @@ def run_pipeline(
     run = _Run(pipeline, commands, base, folder, read_state(folder), repeated, look, announce)
     if dry_run:
         with chdir(base):
-            return run.tried(some)
+            return run.dry_run_steps(some)
     with HeldFolder(folder), chdir(base):
         run.state = read_state(folder)  # another run may have ended while we waited
         result = run.all(some, len(steps))
         if result.code or until is not None:
             return result
-        return run.closed(result)
+        return run.with_receipt(result)
 
 
 @dataclass
@@ -138,7 +138,7 @@ class _Run:
         for number, planned in enumerate(steps, 1):
             name, line = planned.step.name, _line(planned)
             up_to_date = self.up_to_date(planned)
-            if up_to_date and not self.looks_itself(planned):
+            if up_to_date and not self.detects_changes(planned):
                 result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
                 continue
             before = self.state[name].outputs if up_to_date else None
@@ -151,7 +151,7 @@ class _Run:
             result.steps.append(Ran(name, line, done, self.state[name].stage))
         return result
 
-    def looks_itself(self, planned: Planned) -> bool:
+    def detects_changes(self, planned: Planned) -> bool:
         """Return whether a step detects changes itself: a growing table, from images outside its listed folders."""
         places = planned.arguments.places
         is_named = all((self.base / place).is_dir() for place in places)
@@ -163,7 +163,7 @@ class _Run:
         if done is None or not done.outputs or planned.step.name in self.again:
             return False
         same = done.words == _words(planned) and done.curate == __version__
-        return same and done.inputs == self._inputs(planned) and self._looks(done.outputs) == done.outputs
+        return same and done.inputs == self._inputs(planned) and self._states(done.outputs) == done.outputs
 
     def do(self, planned: Planned) -> int:
         """Run one step and record it; return its exit code."""
@@ -178,33 +178,33 @@ class _Run:
         if code:
             return code
         written = [*planned.writes(), *(path for path in self._inputs(planned) if path not in inputs)]
-        inputs = {path: look for path, look in inputs.items() if path not in written} | self._looks(written)
+        inputs = {path: look for path, look in inputs.items() if path not in written} | self._states(written)
         stage = stage_of(planned.table, planned.out)
         outputs = outputs_of(planned.out)
         digests = {Path(os.path.relpath(path, self.folder)).as_posix(): digest_of(Path(path)) for path in outputs}
-        self.state[name] = Done(_words(planned), inputs, self._looks(outputs), digests, stage)
+        self.state[name] = Done(_words(planned), inputs, self._states(outputs), digests, stage)
         write_state(self.folder, self.state)
         self.again.discard(name)
         return 0
 
-    def closed(self, result: PipelineResult) -> PipelineResult:
+    def with_receipt(self, result: PipelineResult) -> PipelineResult:
         """Return the result with the receipt of all steps, after writing it."""
         receipt = self.folder / PIPELINE_RECEIPT
         write_receipt(receipt, self.pipeline, {ran.name: self.state[ran.name] for ran in result.steps})
         return replace(result, receipt=receipt)
 
-    def tried(self, steps: list[Planned]) -> PipelineResult:
+    def dry_run_steps(self, steps: list[Planned]) -> PipelineResult:
         """Run steps that are not up to date in a temporary folder, up to the first slow step."""
         result = PipelineResult(folder=self.folder)
         moved: dict[str, str] = {}
-        pending: set[str] = set()  # what steps that are not tried here will write
+        pending: set[str] = set()  # what steps that are not dry_run_steps here will write
         unknown = False
         with tempfile.TemporaryDirectory(
             prefix=".pipeline.", dir=self.folder if self.folder.is_dir() else None
         ) as place:
             for planned in steps:
                 name, line = planned.step.name, _line(planned)
-                stale = planned.table in moved or not self.up_to_date(planned) or self.looks_itself(planned)
+                stale = planned.table in moved or not self.up_to_date(planned) or self.detects_changes(planned)
                 if not stale and pending.isdisjoint(planned.reads()):
                     result.steps.append(Ran(name, line, "up to date", self.state[name].stage))
                     continue
@@ -223,9 +223,9 @@ class _Run:
         return result
 
     def _inputs(self, planned: Planned) -> dict[str, str]:
-        return self._looks(planned.reads())
+        return self._states(planned.reads())
 
-    def _looks(self, names: Iterable[str]) -> dict[str, str]:
+    def _states(self, names: Iterable[str]) -> dict[str, str]:
         return looks(self.base, names, self.folder)
 
 

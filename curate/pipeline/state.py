@@ -53,7 +53,7 @@ class Done:
     curate: str = __version__
 
 
-def look_of(path: Path, leave_out: Path) -> str:
+def path_state(path: Path, leave_out: Path) -> str:
     """Return the state of a file or folder: size and modification time, summed over the files of a folder.
 
     Args:
@@ -133,8 +133,8 @@ def write_state(folder: Path, steps: Mapping[str, Done]) -> None:
 
 def looks(base: Path, names: Iterable[str], leave_out: Path) -> dict[str, str]:
     """Return the state of each existing path, by its name from ``base``; other texts are skipped."""
-    look_of_name = {name: look_of(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
-    return {name: look for name, look in look_of_name.items() if look}
+    state_by_name = {name: path_state(base / name, leave_out) for name in dict.fromkeys(names) if _may_be_path(name)}
+    return {name: state for name, state in state_by_name.items() if state}
 
 
 def _may_be_path(name: str) -> bool:

@@ -56,7 +56,7 @@ class Ranked:
 
     def add(self, kept: pa.RecordBatch) -> None:
         """Add the next kept rows, in table order."""
-        with _room():
+        with _disk_errors():
             if self._writer is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="curate-")
                 self._path = Path(self._folder.name) / "kept.arrow"
@@ -68,7 +68,7 @@ class Ranked:
         """Yield the rows in the order of the picks, in parts."""
         if self._writer is None:
             return
-        with _room():
+        with _disk_errors():
             self._writer.close()
         size = max(1, min(CHUNK_ROWS, CHUNK_BYTES * self._starts[-1] // max(1, self._path.stat().st_size)))
         with pa.memory_map(str(self._path)) as file:
@@ -96,7 +96,7 @@ class Ranked:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _disk_errors() -> Iterator[None]:
     """Raise InputError, naming the temporary folder, if its disk is full inside the block."""
     try:
         yield

@@ -49,7 +49,7 @@ class Searched:
         """
         if places := self.places(path):
             known = digests if None not in digests else ()
-            by_digest = (place for place in places if _has(place, known, names))
+            by_digest = (place for place in places if _has_digests(place, known, names))
             usual = path if path in places and not known else places[0]
             return usual if len(places) == 1 else next(by_digest, usual)
         if not self.roots:
@@ -73,7 +73,9 @@ class Searched:
 
     def places(self, path: AnyPath) -> list[AnyPath]:
         """Return paths with the name of a file: in or below the folder of the receipt, and the original path."""
-        existing = [place for place in (*self._below(path), path) if self._allowed(place) and place.exists()]
+        existing = [
+            place for place in (*self._moved_with_receipt(path), path) if self._allowed(place) and place.exists()
+        ]
         return list({place.resolve(): place for place in existing}.values())
 
     def is_copied(self, receipt: AnyPath, near: AnyPath, path: AnyPath) -> bool:
@@ -91,7 +93,7 @@ class Searched:
         about = noted["input"]
         return self.find(path_to_read(str(about["path"])), about.get("sha256", ()), about.get("files", ()))
 
-    def _below(self, path: AnyPath) -> Iterator[AnyPath]:
+    def _moved_with_receipt(self, path: AnyPath) -> Iterator[AnyPath]:
         """Yield the paths of a file that moved together with the receipt, in its folder or below it."""
         yield self.folder / path.name
         if isinstance(self.folder, Path) and isinstance(path, Path):
@@ -135,7 +137,7 @@ class Searched:
                         yield path
 
 
-def _has(place: AnyPath, digests: Sequence[str | None], names: Sequence[str]) -> bool:
+def _has_digests(place: AnyPath, digests: Sequence[str | None], names: Sequence[str]) -> bool:
     """Return whether a file, or the files of a folder, have the given SHA-256."""
     files = [place / name for name in names] if place.is_dir() else [place]
     if not digests or len(files) != len(digests) or not all(file.is_file() for file in files):

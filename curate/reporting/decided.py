@@ -109,7 +109,7 @@ def _read(dataset: Dataset, applied: Applied) -> Decisions:
         parts.append(pl.DataFrame({"outcome": _outcomes(applied, batch.column("decision")), **values}))
     noted = pl.concat(parts).with_columns(pl.col("margin", "threshold").fill_nan(None))
     row, outcome = dataset.find(key_hashes(table)), noted["outcome"].to_numpy()
-    _refuse_strangers(dataset, applied, row, outcome)
+    _refuse_other_rows(dataset, applied, row, outcome)
     low, high = pl.col("threshold").min().alias("low"), pl.col("threshold").max().alias("high")
     rules = noted.group_by("rule", maintain_order=True).agg(low, high).with_row_index("code")
     code = noted.select("rule").join(rules, on="rule", how="left", nulls_equal=True, maintain_order="left")["code"]
@@ -130,7 +130,7 @@ def _outcomes(applied: Applied, column: pa.Array) -> pl.Series:
     return words.replace_strict(OUTCOMES, range(len(OUTCOMES)), return_dtype=pl.UInt8)
 
 
-def _refuse_strangers(dataset: Dataset, applied: Applied, row: NDArray[np.int64], outcome: NDArray[np.uint8]) -> None:
+def _refuse_other_rows(dataset: Dataset, applied: Applied, row: NDArray[np.int64], outcome: NDArray[np.uint8]) -> None:
     path = applied.subset.with_name(applied.receipt["outputs"]["decisions"]["file"])
     strangers = int((row < 0).sum())
     if strangers:

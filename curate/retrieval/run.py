@@ -144,7 +144,7 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
     if out is not None:
         check_file(out, read, overwrite=options.overwrite)
     notes: list[str] = []
-    column = _certainty(options.certainty, opened, settings, notes, fitted=_fit_says_of(named, options.model))
+    column = _certainty(options.certainty, opened, settings, notes, fitted=_have_fitted_scores(named, options.model))
     if options.credible is not None and options.calibrate is None and column is not None:
         regions.refuse_no_concentration(opened, column.column)
     needs = Needs(
@@ -166,7 +166,7 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
 retrieve = callable_of(RetrieveOptions, run_retrieve)
 
 
-def _fit_says_of(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
+def _have_fitted_scores(named: Sequence[NamedQuery], model: str | Path | None) -> bool:
     """Return whether all queries have a fitted score: rows of the table, or images scored by the fit."""
     kinds = {query.kind for query in named}
     if kinds <= {ROW}:

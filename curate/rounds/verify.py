@@ -213,7 +213,7 @@ class _Past:
             good = batch if derived is None or as_written else derived.batch
             if isinstance(noted, dict):
                 check.problems += export_problems(place, noted, good, self.folder.settings)
-        self._go_on(number, place, round_, derived, batch if as_written else None)
+        self._advance(number, place, round_, derived, batch if as_written else None)
         return check
 
     def _check_files(self, round_: Round, check: RoundCheck) -> bool:
@@ -271,7 +271,7 @@ class _Past:
             check.problems.append(f"cannot be selected again: {error}")
             return None
 
-    def _go_on(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
+    def _advance(self, number: int, place: Path, round_: Round | None, derived: Derived | None, batch: Any) -> None:
         """Add a round to the past: the rows sent out, and the returned labels."""
         if round_ is None or batch is None:
             self.altered = True

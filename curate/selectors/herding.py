@@ -134,14 +134,14 @@ def _staged(
         done = np.concatenate([pool.labelled, pool.candidates[picks]])
         references = unit(vectors[pool.candidates[drawn]], np.float32)
         before = _covered(references, vectors, done, self.bandwidth)
-        as_reference = _places(drawn, left)
+        as_reference = _positions(drawn, left)
         similarity, most = _drawn(
             vectors, pool.candidates[left], references, as_reference, self.bandwidth, weights[drawn], before
         )
         itself = weights[left] * (len(drawn) / size)
         most += itself
         order = np.argsort(-most, kind="stable")
-        alone = _Itself(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
+        alone = _SelfCoverage(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
         likely = order[:LIKELY]
         most[likely] += alone.gains(likely) - itself[likely]
         cover = DenseCover(similarity, weights[drawn], before, as_reference, most, alone)
@@ -150,7 +150,7 @@ def _staged(
         if len(picks) == budget:
             done = np.concatenate([pool.labelled, pool.candidates[picks]])
             others = _covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, self.bandwidth)
-            loss = _optimism(cover.covered / FULL, weights[drawn], others, weights[fresh])
+            loss = _coverage_loss(cover.covered / FULL, weights[drawn], others, weights[fresh])
         del cover, similarity, alone  # half a gigabyte, before the next stage asks for as much
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
     note = f"approximate: {drew} drawn for each {STAGE:,} picks"
@@ -159,7 +159,7 @@ def _staged(
     return picks, gains, (note,)
 
 
-class _Itself:
+class _SelfCoverage:
     """The gain of rows from covering themselves: weight times (1 - similarity to the nearest labelled row or pick).
 
     One row in N hardly matters for few picks. For many, when all else is covered, it dominates and ranks rows by
@@ -196,7 +196,7 @@ class _Itself:
         first = int(self._seen[rows].min())
         if first < self._count:
             units = self._units(rows)
-            near = _likeness(units, _nearest(units, self._picked[first : self._count]), self._bandwidth)
+            near = _similarity(units, _nearest(units, self._picked[first : self._count]), self._bandwidth)
             self._cover(rows, near)
             self._seen[rows] = self._count
         return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
@@ -217,7 +217,7 @@ class _Itself:
         return unit(self._vectors[self._rows[rows]], np.float32)
 
 
-def _places(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _positions(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the position of each row among the drawn rows, -1 if absent; both are ascending."""
     at = np.searchsorted(drawn, rows).clip(max=len(drawn) - 1)
     return np.where(drawn[at] == rows, at, -1)
@@ -228,7 +228,7 @@ def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], bandwidth
     best = np.full(len(rows), -np.inf, rows.dtype)
     for span in spans(len(done), 512):
         best = np.maximum(best, _nearest(rows, unit(vectors[done[span]], rows.dtype)))
-    return _likeness(rows, best, bandwidth)
+    return _similarity(rows, best, bandwidth)
 
 
 def _nearest(rows: NDArray, others: NDArray) -> NDArray:
@@ -238,7 +238,7 @@ def _nearest(rows: NDArray, others: NDArray) -> NDArray:
     return product.max(axis=1)
 
 
-def _likeness(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
+def _similarity(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
     """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -inf."""
     square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
     return np.exp(square * (-0.5 / bandwidth**2))
@@ -257,7 +257,7 @@ def _drawn(
 
     Cosines are computed in bfloat16, with errors of about 0.004 that average out over the references; this is several
     times faster. The kernel of a reference with itself is set to 0, since covering itself counts as one row in N, not
-    one in R; ``_Itself`` adds this gain for all rows.
+    one in R; ``_SelfCoverage`` adds this gain for all rows.
     """
     import torch
 
@@ -283,7 +283,7 @@ def _drawn(
     return kernel, most
 
 
-def _optimism(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
+def _coverage_loss(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
     """Return the relative difference of the weighted coverage of unused rows to the used ones; NaN if unknown."""
     if not len(others) or not counted.sum() or not weights.sum():
         return float("nan")

@@ -166,11 +166,11 @@ def balanced(
         lot = generator.permutation(len(taken))[cell]
         cell = parent[cell]
         order = np.lexsort((lot, turn, cell))
-        rank[order] = _place(cell[order])
+        rank[order] = _rank_in_group(cell[order])
         taken = np.bincount(parent, taken).astype(np.int64)
     return order
 
 
-def _place(groups: NDArray[np.integer]) -> NDArray[np.int64]:
+def _rank_in_group(groups: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the number of earlier rows of the same group, for ascending groups."""
     return np.arange(len(groups)) - np.searchsorted(groups, groups)

@@ -100,7 +100,7 @@ class Farthest:
             self.take(first)
         for span in spans(size):
             rows = np.arange(span.start, span.stop)
-            self._see(rows, self._vectors_of(rows), 0, min(CENTRES, self._total))
+            self._update_distances(rows, self._vectors_of(rows), 0, min(CENTRES, self._total))
         self._bound[~self._open] = -np.inf
 
     @property
@@ -115,7 +115,7 @@ class Farthest:
         self._open[row] = False
         self._bound[row] = -np.inf
         if len(self._front):
-            self._see(self._front, self._rows, self._total - 1, self._total)
+            self._update_distances(self._front, self._rows, self._total - 1, self._total)
 
     def fill(self, count: int) -> int:
         """Pick the lowest ``count`` of the remaining rows; return the count."""
@@ -132,7 +132,7 @@ class Farthest:
                 if top <= self._close:
                     return -1, 0.0
                 return self._exact(np.sort(self._front[self._bound[self._front] >= top - self._close]))
-            self._renew()
+            self._renew_front()
             top = float(self._bound[self._front].max(initial=-np.inf))
             if top < self._floor - self._close:
                 self._sweep(top)
@@ -143,7 +143,7 @@ class Farthest:
                 if len(rows):
                     return self._exact(rows)
 
-    def _renew(self) -> None:
+    def _renew_front(self) -> None:
         """Make the rows that may be farthest the front, and update their distances."""
         size = len(self._bound)
         rest = max(0, size - max(FRONT, ROOTS * math.isqrt(size)))
@@ -192,13 +192,13 @@ class Farthest:
         first = int(self._seen[rows].min(initial=self._total))
         while first < self._total and len(rows):
             last = min(first + CENTRES, self._total)
-            self._see(rows, vectors, first, last)
+            self._update_distances(rows, vectors, first, last)
             first = last
             going = self._bound[rows] >= self._floor - 2 * self._close
             if not going.all():
                 rows, vectors = rows[going], vectors[going]
 
-    def _see(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
+    def _update_distances(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
         """Update distances for the labelled rows and picks with indices ``first`` to ``last``."""
         centres = self._cast(self._vectors[self._done[first:last]])
         squares = vectors @ centres.T  # (B, c)

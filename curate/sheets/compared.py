@@ -44,7 +44,7 @@ def comparison_sheet(
         for side, rows in enumerate(sides):
             title = f"most unlike {names[1 - side]}: {names[side]}" if not number else f"{words[side]} of {names[side]}"
             sections.append((title, [_captioned(drawn[side][row.row], row) for row in rows]))
-    return contact_sheet(_in_step(sections), columns=2 * HALF, fewest=HALF)
+    return contact_sheet(_aligned_sections(sections), columns=2 * HALF, fewest=HALF)
 
 
 def _tiles(table: Table, rows: Sequence[DistinctiveRow], source: str | None) -> dict[int, Tile]:
@@ -57,7 +57,7 @@ def _captioned(tile: Tile, row: DistinctiveRow) -> Tile:
     return replace(tile, first=f"{row.score:.2f}")
 
 
-def _in_step(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:
+def _aligned_sections(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:
     """Cut sections longer than half a line into parts, so that both sides stay aligned."""
     cut: list[tuple[str, Sequence[Tile]]] = []
     for left, right in zip(sections[::2], sections[1::2], strict=True):

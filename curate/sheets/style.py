@@ -216,7 +216,7 @@ def chart_bytes(figure: "Figure", ending: str) -> bytes:
     if ending not in none:
         raise ValueError(f"expected one of {ENDINGS}, got {ending}")
     if ending != ".svg":
-        _write_out(figure)
+        _escape_missing(figure)
     data = io.BytesIO()
     figure.savefig(data, format=ending[1:], metadata=dict.fromkeys(none[ending]))
     return data.getvalue()
@@ -238,7 +238,7 @@ def check_width(width: float) -> None:
         )
 
 
-def _write_out(figure: "Figure") -> None:
+def _escape_missing(figure: "Figure") -> None:
     """Replace characters that the font lacks, and control characters, by their codes."""
     from matplotlib.font_manager import findfont, get_font
     from matplotlib.text import Text

@@ -122,13 +122,13 @@ def calibrated(
         bounds = zip(value[at], low[at], high[at], strict=True)
         ece, square, brier, gain, *rest = (Interval(*map(float, ends)) for ends in bounds)
         rms = Interval(*(float(np.sqrt(max(0.0, end))) for end in square))
-        at_random = _by_chance(bins[at], predictions[name], weights, seed)
+        at_random = _ece_by_chance(bins[at], predictions[name], weights, seed)
         promised = tuple(interval.value for interval in rest[:k])
         result[name] = Calibrated(ece, at_random, rms, brier, gain, promised, tuple(rest[k:]))
     return result
 
 
-def _by_chance(bins: EqualMass, p: Floats, weights: Floats, seed: int) -> Interval:
+def _ece_by_chance(bins: EqualMass, p: Floats, weights: Floats, seed: int) -> Interval:
     """Return mean and 95 % bounds of the ECE of perfectly calibrated predictions, by simulated outcomes."""
     generator = np.random.default_rng([seed, BY_CHANCE])
     promised, drawn = bins.lines[:1], []

@@ -182,7 +182,7 @@ def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
     starts: list[int] = []
     for later in LATER_STARTS:
         part = (1 - confidence) / (1 + len(later))
-        first = _strictest(sampled, ranks, fewest_verdicts(end, rate, 1 - part))
+        first = _strictest_cut(sampled, ranks, fewest_verdicts(end, rate, 1 - part))
         if first is not None and all(first < share * end for share in later):
             starts = [first, *(int(np.ceil(share * end)) for share in later)]
             break
@@ -194,7 +194,7 @@ def plan_tests(sampled: Sampled, rate: float, confidence: float) -> Planned:
     return Planned(cuts, levels)
 
 
-def _strictest(sampled: Sampled, ranks: NDArray[np.int64], needed: int | None) -> int | None:
+def _strictest_cut(sampled: Sampled, ranks: NDArray[np.int64], needed: int | None) -> int | None:
     """Return the lowest rank that is certain to have that many verdicts; the last rank if only the whole has them."""
     n_of = np.array([stratum.n for stratum in sampled.until(int(sampled.ends[-1]))], np.float64)
     if needed is None or n_of.sum() < needed:

@@ -102,7 +102,7 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
     low, high = (end * n for end in (rates.min(), rates.max()))
     reach = 8 * sqrt(high) + 25  # of the rows that differ; what is further has a probability below e^-25
     differ = np.arange(max(0, int(low - reach)), min(n, int(high + reach)) + 1)  # (B,)
-    least = _least_wins(distance, n, difference, differ)
+    least = _fewest_wins(distance, n, difference, differ)
     p = np.clip(rates[:, None], 1e-300, 1.0)  # (G, 1)
     choose = gammaln(n + 1) - gammaln(differ + 1) - gammaln(n - differ + 1)
     weight = np.exp(choose + xlogy(differ, p) + xlog1py(n - differ, -p))  # (G, B)
@@ -112,7 +112,7 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
     return np.asarray((weight * np.where(least <= 0, 1.0, won)).sum(1))
 
 
-def _least_wins(distance: float, n: int, difference: float, differ: NDArray[np.int64]) -> NDArray[np.int64]:
+def _fewest_wins(distance: float, n: int, difference: float, differ: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the fewest wins with a statistic of at least ``distance`` for each number of discordant rows, shape (B,).
 
     The statistic grows with wins; B + 1 if even B wins are too few.

@@ -146,15 +146,15 @@ class RowDigest:
         """Add rows: the hashes of their keys (``tie_breaks``, N) and a batch with the columns."""
         with np.errstate(over="ignore"):
             self._sums = [
-                old + lane.sum() for old, lane in zip(self._sums, self._lanes(keys, batch, LANES), strict=True)
+                old + lane.sum() for old, lane in zip(self._sums, self._hashes_from(keys, batch, LANES), strict=True)
             ]
         self.n_rows += len(keys)
 
     def hashes(self, keys: NDArray[np.uint64], batch: pa.RecordBatch) -> NDArray[np.uint64]:
         """Return a hash of each row, shape (N,), without adding it; arguments are as in ``update``."""
-        return self._lanes(keys, batch, LANES[:1])[0]
+        return self._hashes_from(keys, batch, LANES[:1])[0]
 
-    def _lanes(
+    def _hashes_from(
         self, keys: NDArray[np.uint64], batch: pa.RecordBatch, first: Sequence[np.uint64]
     ) -> list[NDArray[np.uint64]]:
         """Return hashes of N rows for several initial values, shape (N,) each."""
@@ -185,7 +185,7 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
         hashes = xxh64(_list_bytes(column))
     else:
         if not is_text(kind) and not is_bytes(kind):
-            column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _counted(column)
+            column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _as_presence(column)
         texts = column.cast(pa.large_binary())
         hashes = _of_texts(texts.fill_null(b"") if texts.null_count else texts)
     if column.null_count:
@@ -225,7 +225,7 @@ def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
     )
 
 
-def _counted(column: pa.Array) -> pa.Array:
+def _as_presence(column: pa.Array) -> pa.Array:
     """Return a nested column as present or missing."""
     return pc.if_else(column.is_valid(), pa.scalar("value"), pa.scalar(None, pa.string()))
 

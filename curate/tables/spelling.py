@@ -81,7 +81,7 @@ def spelled_as(known: Known, table: Table) -> Known:
     forms = _forms(known, np.flatnonzero(~is_in_table).tolist())
     if not forms:
         return replace(known, n_in_table=int(is_in_table.sum()))
-    candidates = _look(forms, table)
+    candidates = _matches(forms, table)
     changed = {at: rows.sure for at, rows in candidates.items() if rows.sure is not None}
     keys = [changed.get(at) for at in range(len(known.keys))]
     encoded = [old if new is None else new.encode() for old, new in zip(known.keys, keys, strict=True)]
@@ -99,7 +99,7 @@ def key_meant(text: str, table: Table) -> str:
     known = distinct("what was typed", [text.encode("utf-8", "surrogateescape")])
     if _in_table(known, table).all():
         return text
-    return next((rows.sure for rows in _look(_forms(known, [0]), table).values() if rows.sure is not None), text)
+    return next((rows.sure for rows in _matches(_forms(known, [0]), table).values() if rows.sure is not None), text)
 
 
 def nearest_key(typed: str, table: Table) -> str:
@@ -149,7 +149,7 @@ def _in_table(known: Known, table: Table) -> NDArray[np.bool_]:
     return is_in_table
 
 
-def _look(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
+def _matches(forms: Mapping[int, str], table: Table) -> dict[int, _Candidates]:
     """Return the rows of the table that may match each form."""
     ends = [(at, left_out, part) for at, form in forms.items() for left_out, part in enumerate(_ends(form))]
     sought = pl.DataFrame(ends, {"at": pl.Int64, "left_out": pl.Int64, "form": pl.String}, orient="row")

@@ -77,7 +77,7 @@ def read_votes(path: str | Path, label: str | None = None) -> Votes:
     """
     path = Path(path)
     of_folder = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
-    votes = _of_file(path, label) if of_folder is None else pl.DataFrame(of_folder, TEXTS, orient="row")
+    votes = _votes_of_file(path, label) if of_folder is None else pl.DataFrame(of_folder, TEXTS, orient="row")
     if not len(votes):
         raise InputError(f"expected labels in {path}, got none on any key; pass another file as --labelled")
     votes = votes.cast({KEY: pl.Binary}).unique().sort(KEY, ANNOTATOR, LABEL)
@@ -90,7 +90,7 @@ def read_votes(path: str | Path, label: str | None = None) -> Votes:
     return Votes(once, np.repeat(np.arange(len(counts)), counts), who, code, annotators, classes, _digest(votes))
 
 
-def _of_file(path: Path, label: str | None) -> pl.DataFrame:
+def _votes_of_file(path: Path, label: str | None) -> pl.DataFrame:
     column = label or LABEL
     keys, columns = read_columns(path, [column, ANNOTATOR])
     if column not in columns:

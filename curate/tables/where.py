@@ -192,7 +192,7 @@ class _Reader:
             if "comma" in str(error):
                 where = self._token(error.lineno, error.end_lineno)
                 raise self.fail(f"expected 'and' or 'or' between two values in {where!r}") from None
-            raise self.fail(f"did not expect {self._where(error.lineno)}") from None
+            raise self.fail(f"did not expect {self._position(error.lineno)}") from None
         if sum(isinstance(node, ast.BinOp | ast.UnaryOp | ast.Call) for node in ast.walk(tree)) > MAX_STEPS:
             raise self.fail(f"more than {MAX_STEPS} signs, nots and functions")
         return tree
@@ -202,7 +202,7 @@ class _Reader:
         tokens = self.tokens[max((first or 0) - 2, 0) : (last or first or 0) - 1]
         return self.text[tokens[0].start() : tokens[-1].end()].strip() if tokens else ""
 
-    def _where(self, first: int | None, last: int | None = None) -> str:
+    def _position(self, first: int | None, last: int | None = None) -> str:
         """Return the position of Python lines for a message."""
         token = self._token(first, last)
         return repr(token) if token else "the end"
@@ -316,7 +316,7 @@ class _Reader:
             return self._function(node, self._name(node.func))
         if isinstance(node, ast.Constant):
             raise self.fail("compare with null as 'is null' or 'is not null'")
-        raise self.fail(f"expected a column or a value, got {self._where(node.lineno, node.end_lineno)}")
+        raise self.fail(f"expected a column or a value, got {self._position(node.lineno, node.end_lineno)}")
 
     def _function(self, node: ast.Call, word: str) -> _Operand:
         name = word.lower()

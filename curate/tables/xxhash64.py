@@ -69,13 +69,13 @@ def _hashed(data: NDArray[np.uint8], start: NDArray[np.int64], seed: np.uint64) 
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the eight bytes from any place on
     h = _striped(words, start[:-1], lengths, seed) + lengths.astype(U)
     at, left = start[:-1] + lengths // STRIPE * STRIPE, lengths % STRIPE
-    while (rows := _which(left >= 8)) is not None:
+    while (rows := _row_selection(left >= 8)) is not None:
         h[rows] = _add_word(h[rows], words[at[rows]])
         at, left = at + 8 * (left >= 8), left - 8 * (left >= 8)
-    if (rows := _which(left >= 4)) is not None:
+    if (rows := _row_selection(left >= 4)) is not None:
         h[rows] = _add_half(h[rows], words[at[rows]] & U(0xFFFFFFFF))
         at, left = at + 4 * (left >= 4), left - 4 * (left >= 4)
-    while (rows := _which(left >= 1)) is not None:
+    while (rows := _row_selection(left >= 1)) is not None:
         h[rows] = _add_byte(h[rows], data[at[rows]])
         at, left = at + 1, left - 1
     return _avalanche(h)
@@ -115,7 +115,7 @@ def _striped(words: Hashes, start: NDArray[np.int64], lengths: NDArray[np.int64]
         rows = np.flatnonzero(lengths >= STRIPE * (stripe + 1))
         for i, lane in enumerate(lanes):
             lane[rows] = _round(lane[rows], words[start[rows] + STRIPE * stripe + 8 * i])
-    if (striped := _which(lengths >= STRIPE)) is not None:
+    if (striped := _row_selection(lengths >= STRIPE)) is not None:
         h[striped] = _merged([lane[striped] for lane in lanes])
     return h
 
@@ -166,7 +166,7 @@ def _avalanche(h: Hashes) -> Hashes:
     return h ^ (h >> U(32))
 
 
-def _which(rows: NDArray[np.bool_]) -> slice | NDArray[np.int64] | None:
+def _row_selection(rows: NDArray[np.bool_]) -> slice | NDArray[np.int64] | None:
     """Return the rows of a step: a slice without a copy if it is all rows; None for none."""
     if rows.all():
         return slice(None) if len(rows) else None

@@ -50,7 +50,7 @@ def run_cache(options: CacheOptions) -> CacheResult:
     import torch
 
     from curate.engines.gone import WatchedReaders
-    from curate.training.dataset import open_source, root_of, say_failures, white_of
+    from curate.training.dataset import open_source, report_failures, root_of, white_of
     from curate.training.recipe import ViewSettings, augmentation
     from scoring.atomic import require_folder
     from scoring.folded import for_inference
@@ -90,7 +90,7 @@ def run_cache(options: CacheOptions) -> CacheResult:
         torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
     network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
     failures = make_cache(out, about, images, network, recipe, report=options.report, announce=line)
-    say_failures(failures, line)
+    report_failures(failures, line)
     made = read_about(out) or about  # a folder that was there may hold more epochs than were requested
     n = len(images.keys) - sum(failures.values())
     return CacheResult(out, int(made["epochs"]), n, failures)

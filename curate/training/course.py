@@ -116,7 +116,7 @@ class RunCourse:
         self._board: Any = None
         self._since: tuple[float, int] = (time.monotonic(), 0)
         if (folder / FILE).exists() or (folder / RUN).exists():
-            if _noted(folder / RUN).get("digest") != self._run["digest"]:
+            if _recorded(folder / RUN).get("digest") != self._run["digest"]:
                 raise self._refusal()
             self._rows = read_course(folder)
 
@@ -125,7 +125,7 @@ class RunCourse:
 
     def begin(self, step: int) -> None:
         """Drop the rows after a step, since their epochs are repeated; InputError for a new run of another schedule."""
-        if step == 0 and self._rows and _noted(self._folder / RUN).get("schedule") != self._run["schedule"]:
+        if step == 0 and self._rows and _recorded(self._folder / RUN).get("schedule") != self._run["schedule"]:
             raise self._refusal()
         with AtomicFile(self._folder / RUN, overwrite=True) as file:
             file.write(json.dumps(self._run, indent=1, sort_keys=True).encode())
@@ -171,7 +171,7 @@ class RunCourse:
 
 def is_begun(folder: Path, run: Mapping[str, Any], epochs: int) -> bool:
     """Return whether a folder holds the unfinished course of this run."""
-    if _noted(folder / RUN).get("digest") != _digest(run) or not (folder / FILE).exists():
+    if _recorded(folder / RUN).get("digest") != _digest(run) or not (folder / FILE).exists():
         return False
     rows = read_course(folder)
     return bool(rows) and (rows[-1]["epoch"] or 0) < epochs
@@ -181,7 +181,7 @@ def _digest(run: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
 
 
-def _noted(path: Path) -> dict[str, Any]:
+def _recorded(path: Path) -> dict[str, Any]:
     """Return the settings recorded in a folder; empty if unreadable."""
     try:
         noted = json.loads(path.read_bytes())
@@ -205,7 +205,7 @@ def load_probe(
     Raises:
         InputError: if there are too few images, or they have no labels.
     """
-    from curate.training.dataset import labels_of, open_source, say_failures, white_of
+    from curate.training.dataset import labels_of, open_source, report_failures, white_of
     from trainers.data import load_training_set
 
     manifest = open_source(table, {**typed, "limit": None})
@@ -222,7 +222,7 @@ def load_probe(
         )
     except InputError as error:
         raise InputError(f"--measure-on: {error}") from None
-    say_failures(images.failures, line)
+    report_failures(images.failures, line)
     if images.n < FEWEST or images.labels is None:
         raise _too_few(images.n)
     return Probe(images.pixels, images.labels, precision, typed["every"])

@@ -278,7 +278,7 @@ def image_inputs(
 
     def load() -> "TrainingSet":
         loaded = images.in_memory()
-        say_failures(loaded.failures, line)
+        report_failures(loaded.failures, line)
         return loaded
 
     return Inputs(shared(load), manifest.description, manifest.digest)
@@ -307,7 +307,7 @@ def cached_inputs(config: "TrainConfig", cache: "CachedFeatures", line: Callable
     return Inputs(cache, cache.about["data"], cache.digest)
 
 
-def say_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
+def report_failures(failures: dict[str, int], line: Callable[[str], None], after: str = "") -> None:
     """Report how many images could not be read, and why."""
     if failures:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(failures.items()))

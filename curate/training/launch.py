@@ -78,7 +78,7 @@ def launch(devices: int) -> None:
         claims(run_store(store))  # the others end in silence
         raise
     finally:
-        _end(workers, patience)
+        _stop(workers, patience)
 
 
 def _raise(status: int, who: str, is_first: bool) -> NoReturn:
@@ -90,7 +90,7 @@ def _raise(status: int, who: str, is_first: bool) -> NoReturn:
     )
 
 
-def _end(workers: list[subprocess.Popen[bytes]], patience: float) -> None:
+def _stop(workers: list[subprocess.Popen[bytes]], patience: float) -> None:
     """Stop the processes: the first after ``patience`` seconds, the others ``GRACE`` later, or on a second Ctrl-C."""
     alive = [worker for worker in workers if worker.poll() is None]
     for worker in alive:

@@ -81,7 +81,7 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
     (folder / MARKER).write_bytes(secrets.token_hex(16).encode())
     marker = str(folder / MARKER)
     work = {
-        "request": replace(request, report=_nothing, announce=_nothing),
+        "request": replace(request, report=_ignore, announce=_ignore),
         "messages": messages,
         "folder": str(Path.cwd()),
         "marker": marker,
@@ -109,7 +109,7 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
             raise InputError(f"a node of the Ray cluster lacks what this one has ({error.cause}); install it") from None
         raise error.cause if isinstance(error.cause, InputError) else error from None
     except ray.exceptions.RayError as error:
-        raise InputError(f"the Ray cluster was lost ({_why(error)}); {AGAIN}") from None
+        raise InputError(f"the Ray cluster was lost ({_reason(error)}); {AGAIN}") from None
     except BaseException:  # a signal: Ray Train ends its helpers, of which some would stay
         ray.cancel(end)
         until = time.monotonic() + GOODBYE
@@ -156,7 +156,7 @@ def _fit(
         raise _first_cause(error.worker_failures, n) or error from None
     except ControllerError as error:
         raise InputError(
-            f"{counted(n, 'worker')} could not start on the Ray cluster ({_why(error.controller_failure)}): "
+            f"{counted(n, 'worker')} could not start on the Ray cluster ({_reason(error.controller_failure)}): "
             f"its cores or GPUs may be busy; {AGAIN} when some are free"
         ) from None
 
@@ -171,20 +171,22 @@ def _first_cause(failures: Mapping[int, BaseException], n: int) -> InputError | 
     lost = {rank: getattr(error, "health_check_failure", error) for rank, error in failures.items()}
     errors = [error for error in lost.values() if isinstance(error, InputError)]
     gone = [
-        f"process {rank} of {n} was lost ({_why(error)})" for rank, error in lost.items() if isinstance(error, RayError)
+        f"process {rank} of {n} was lost ({_reason(error)})"
+        for rank, error in lost.items()
+        if isinstance(error, RayError)
     ]
     if gone and all(isinstance(error, LostError) for error in errors):
         return InputError(f"{gone[0]}; {AGAIN}")
     return next(iter(errors), None)
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """Return the reason of a loss in Ray: the last line of a forwarded error."""
     why = reason(error)
     return why if why in REASONS.values() else str(error).strip().splitlines()[-1][:160]
 
 
-def _nothing(message: object) -> None:
+def _ignore(message: object) -> None:
     """Do nothing: the callback of a pending request."""
 
 

@@ -98,7 +98,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
     """Train and write the checkpoint; the first process holds the folder's lock."""
     from curate.training.amount import fitted
-    from curate.training.dataset import say_failures
+    from curate.training.dataset import report_failures
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers import ranks
@@ -114,11 +114,11 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     cache, start = _start(typed)
     precision = "fp16" if typed["precision"] == "fp16" else select_precision(typed["precision"], where)
     config = recipe_of(typed, start, cache, precision=precision)
-    _say_start(config, start, slow=where.type == "cpu" and cache is None, line=line)
+    _warn_of_settings(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
-    _say_heads(config, start, fresh, line)
+    _report_heads(config, start, fresh, line)
     if cache is None:
-        _say_views(config, fresh, asks, line)
+        _warn_of_views(config, fresh, asks, line)
     _check_course(typed)
     probe = _probe(config, typed, fresh, line) if ranks.is_first() else None
     with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
@@ -142,7 +142,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     if ranks.is_first() and (earlier := kept_earlier(work.state)):
         made_of["earlier"] = earlier
     if isinstance(inputs.data, ImageStream):
-        say_failures(inputs.data.failures, line, after="; each was replaced by the next of its batch")
+        report_failures(inputs.data.failures, line, after="; each was replaced by the next of its batch")
         made_of["replaced"] = inputs.data.failures
     card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
     exact = exact_parts(config, model) if typed["half"] else None
@@ -236,7 +236,7 @@ def _course(
     return RunCourse(folder, run, schedule=schedule, probe=probe, best=best)
 
 
-def _say_start(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
+def _warn_of_settings(config: "TrainConfig", start: "Start", *, slow: bool, line: Line) -> None:
     """Warn, before the start, of settings that make a run slow or useless."""
     if slow:
         line("training on the CPU: this is slow; small images, a small backbone and --backbone CHECKPOINT help")
@@ -318,7 +318,7 @@ def exact_parts(config: "TrainConfig", model: "ScoringModel") -> list[str]:
     return ["backbone.", *(f"heads.{name}." for name in model.heads if name != config.method)]
 
 
-def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any]", line: Line) -> None:
+def _warn_of_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any]", line: Line) -> None:
     """Warn of views that cost more than needed, and of a network with a last map of 1 x 1."""
     from trainers.build import small_map
 
@@ -331,7 +331,7 @@ def _say_views(config: "TrainConfig", model: "ScoringModel", method: "Method[Any
         line(note)
 
 
-def _say_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
+def _report_heads(config: "TrainConfig", start: "Start", model: "ScoringModel", line: Line) -> None:
     """Report which heads of the initial model are kept."""
     before = [] if start.model is None else list(start.model.spec.heads)
     kept = [name for name in before if name in model.heads and name != config.method]

@@ -60,13 +60,13 @@ def connected() -> socket.socket:
 def answer_all(connection: socket.socket, answer: Answer) -> None:
     """Answer requests until the other end closes."""
     with connection as parent:
-        _settle()
+        _limit_resources()
         send_frame(parent, {"ready": True})
         while request := receive_frame(parent):
             answer(parent, request)
 
 
-def _settle() -> None:
+def _limit_resources() -> None:
     """Limit this process's memory and output, and end it when its parent ends."""
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # libraries written in C print there their remarks on a file

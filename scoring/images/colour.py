@@ -42,7 +42,7 @@ def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False)
     """
     if is_transparent(image):
         return _composited(image)
-    return _in_bands(image, _rule(image, white, is_inverted))
+    return _in_bands(image, _conversion_of(image, white, is_inverted))
 
 
 def is_transparent(image: Image.Image) -> bool:
@@ -86,12 +86,12 @@ def _bands(image: Image.Image) -> Iterator[Image.Image]:
         yield image.crop((0, top, width, min(height, top + rows)))
 
 
-def _rule(image: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
+def _conversion_of(image: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
     if is_deep_grey(image):
         hidden = image.info.get("transparency")
         if not isinstance(hidden, int):
             return lambda band: _deep_grey(band, white, is_inverted)[:, :, None]
-        return _with_hidden(image, hidden, white, is_inverted)
+        return _transparent_grey(image, hidden, white, is_inverted)
     if image.mode == "F":
         return lambda band: _unit_float(band)
     if image.mode in _PLAIN:
@@ -105,13 +105,13 @@ def _straight(band: Image.Image) -> Image.Image:
 
 def _composited(image: Image.Image) -> Pixels:
     """Return an image with alpha composited on the grey that ``background`` chooses."""
-    on_white = _in_bands(image, lambda band: _on(band, 255))
+    on_white = _in_bands(image, lambda band: _composited_on(band, 255))
     if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
         return on_white
-    return on_white if background(_drawn(image)) else _in_bands(image, lambda band: _on(band, 0))
+    return on_white if background(_drawn(image)) else _in_bands(image, lambda band: _composited_on(band, 0))
 
 
-def _on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
+def _composited_on(band: Image.Image, behind: int) -> NDArray[np.uint8]:
     seen = _straight(band)
     canvas = Image.new("RGB", band.size, (behind,) * 3)
     canvas.paste(seen, (0, 0), seen)
@@ -142,7 +142,7 @@ def _deep_grey(band: Image.Image, white: int, is_inverted: bool) -> NDArray[np.u
     return 255 - grey if is_inverted else grey
 
 
-def _with_hidden(
+def _transparent_grey(
     image: Image.Image, hidden: int, white: int, is_inverted: bool
 ) -> Callable[[Image.Image], NDArray[np.uint8]]:
     """Return the function that converts deep grey whose value ``hidden`` is transparent."""

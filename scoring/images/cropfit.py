@@ -68,17 +68,17 @@ def refine(
     for first in range(0, len(images), AT_ONCE):
         block = slice(first, first + AT_ONCE)
         frame = _best_frames(images[block], parts[block]) if start is None else start[block]
-        cosine[block], edges[block] = _settle(images[block], parts[block], frame, least_cosine)
+        cosine[block], edges[block] = _refine_pairs(images[block], parts[block], frame, least_cosine)
     return Refined(cosine, edges)
 
 
 def as_they_are(images: NDArray[np.int8], others: NDArray[np.int8]) -> NDArray[np.float64]:
     """Return the cosine of pairs of signatures (P, 255), int8, over the frequencies of ``refine``; 0 for zeros."""
-    (a, length), (b, other) = _judged(images), _judged(others)
+    (a, length), (b, other) = _low_frequencies(images), _low_frequencies(others)
     return np.einsum("pd,pd->p", a, b).astype(np.float64) / (length * other)
 
 
-def _judged(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+def _low_frequencies(signatures: NDArray[np.int8]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return the lowest 12 x 12 frequencies, as integers with exact sums of products, and their norm (1 for zeros)."""
     check(signatures)
     numbers = signatures[:, _JUDGED_BY].astype(np.float32)
@@ -92,19 +92,19 @@ def _best_frames(images: NDArray[np.int8], parts: NDArray[np.int8]) -> NDArray[n
     return coarse_fits(images, every, parts, every)[1]
 
 
-def _settle(
+def _refine_pairs(
     images: NDArray[np.int8], parts: NDArray[np.int8], frame: NDArray[np.int64], least_cosine: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Refine the pairs that reach ``least_cosine``; return cosines and edges as in ``Refined``."""
     series, target = waves(images), waves(parts) * torch.from_numpy(WEIGHT)
-    edges = _inside(FRAMES[frame])
-    best, where = np.full(len(images), -1.0), _places(edges)
+    edges = _clipped(FRAMES[frame])
+    best, where = np.full(len(images), -1.0), _rounded(edges)
     left = np.flatnonzero(images.any(1) & parts.any(1))
     for turn, kept in enumerate((*SETTLE, FINE)):
         if not len(left):
             break
-        at = _places(edges[left])
-        seen, moves, goal = _look(series[left], target[left], at, kept)
+        at = _rounded(edges[left])
+        seen, moves, goal = _linearised(series[left], target[left], at, kept)
         cosine = _cosine(seen, goal)
         if kept == FINE:
             better = cosine > best[left]
@@ -113,37 +113,37 @@ def _settle(
             ok = cosine >= least_cosine
             left, seen, moves, goal = left[ok], seen[ok], moves[ok], goal[ok]
         if turn < len(SETTLE):
-            edges[left] = _inside(edges[left] + _step(seen, moves, goal))
+            edges[left] = _clipped(edges[left] + _edge_steps(seen, moves, goal))
     return best, where
 
 
 @cache
-def _table() -> Tensor:
+def _interval_maps() -> Tensor:
     """Return the maps of all intervals of 91 positions, (91 x 91, 3, 12, 16), at 91 start + distance to the end."""
     inside = np.arange(MARGIN + 1)
     ends = np.stack(np.meshgrid(inside, STEPS - inside, indexing="ij"), -1).reshape(-1, 2) / STEPS
     return axis_maps(ends, FINE)
 
 
-def _places(edges: NDArray[np.float64]) -> NDArray[np.int64]:
+def _rounded(edges: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return edges rounded to whole positions, (P, 4)."""
     return np.rint(edges * STEPS).astype(np.int64)
 
 
-def _maps(ends: NDArray[np.int64], kept: int) -> Tensor:
+def _maps_of(ends: NDArray[np.int64], kept: int) -> Tensor:
     """Return the maps of intervals (P, 2), and their derivatives by start and end, (P, 3, kept, 16)."""
-    return _table()[torch.from_numpy(ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1]), :, :kept]
+    return _interval_maps()[torch.from_numpy(ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1]), :, :kept]
 
 
-def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
+def _linearised(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the frequencies of frames (P, K), their derivatives by edge (P, 4, K), and the target's (P, K)."""
     n = len(at)
-    vertical, horizontal = _maps(at[:, :2], kept), _maps(at[:, 2:], kept)
+    vertical, horizontal = _maps_of(at[:, :2], kept), _maps_of(at[:, 2:], kept)
     rows = (vertical.reshape(n, 3 * kept, KEPT) @ series).reshape(n, 3, kept, KEPT)
     across = rows[:, 0] @ horizontal.reshape(n, 3 * kept, KEPT).mT  # (P, kept, 3 x kept)
     across = across.reshape(n, kept, 3, kept).transpose(1, 2)
     down = (rows[:, 1:].reshape(n, 2 * kept, KEPT) @ horizontal[:, 0].mT).reshape(n, 2, kept, kept)
-    held = _held(at, kept)
+    held = _contained_frequencies(at, kept)
     every = (
         torch.cat([across[:, :1], down, across[:, 1:]], 1) * (torch.from_numpy(WEIGHT[:kept, :kept]) * held)[:, None]
     )
@@ -151,7 +151,7 @@ def _look(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> t
     return flat[:, 0], flat[:, 1:], (target[:, :kept, :kept] * held).reshape(n, kept * kept)
 
 
-def _held(at: NDArray[np.int64], kept: int) -> Tensor:
+def _contained_frequencies(at: NDArray[np.int64], kept: int) -> Tensor:
     """Return a mask (P, kept, kept) of the frequencies that a region of this size contains."""
     sides = torch.from_numpy((at[:, 1::2] - at[:, 0::2]) * FINE)  # (P, 2)
     low = torch.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
@@ -164,7 +164,7 @@ def _cosine(seen: Tensor, goal: Tensor) -> NDArray[np.float64]:
     return ((a * b).sum(1) / lengths.clamp_min(1e-9)).clamp(-1, 1).numpy()
 
 
-def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
+def _edge_steps(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
     """Return the Gauss-Newton step of each edge, (P, 4), by damped least squares."""
     basis = torch.cat([seen[:, None], moves], 1).double()  # (P, 5, K)
     lengths = basis.norm(dim=2, keepdim=True).clamp_min(1e-9)
@@ -175,7 +175,7 @@ def _step(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
     return step.clamp(-STRIDE, STRIDE).numpy()
 
 
-def _inside(edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _clipped(edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return edges clipped to at most ``MARGIN`` inside the image, with sides of at least ``LEAST``."""
     first = np.clip(edges[:, 0::2], 0, MARGIN / STEPS)
     last = np.clip(edges[:, 1::2], 1 - MARGIN / STEPS, 1)

@@ -21,7 +21,7 @@ INTERVALS_AT_ONCE = 128  # mapped at once: 0.3 MB, which caches hold
 CLOSE = 1e-5  # cosines nearer than this are equal: the frame that comes first counts
 
 
-def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _intervals() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the intervals of an axis, (I, 2), and the pairs of intervals that form a frame, (F, 2).
 
     The two intervals of a frame have similar lengths, or one is the full axis.
@@ -36,7 +36,7 @@ def _axes() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return np.clip(np.array(parts)[:, 1:], 0, 1), np.array(frames)
 
 
-INTERVALS, _FRAME = _axes()
+INTERVALS, _FRAME = _intervals()
 FRAMES = np.concatenate([INTERVALS[_FRAME[:, 0]], INTERVALS[_FRAME[:, 1]]], 1)  # (F, 4): top, bottom, left, right
 WEIGHT = np.concatenate([[0.0], WEIGHTS]).reshape(KEPT, KEPT).astype(np.float32)
 
@@ -155,10 +155,10 @@ def coarse_fits(
         best = cosines.amax(2).numpy()[group, place]
         cosine[order[at]] = best
         near = np.flatnonzero(best >= least_cosine)
-        frame[order[at[near]]] = _first_of(cosines[group[near], place[near]], best[near])
+        frame[order[at[near]]] = _first_best(cosines[group[near], place[near]], best[near])
     return cosine, frame
 
 
-def _first_of(cosines: Tensor, best: NDArray[np.float32]) -> NDArray[np.int64]:
+def _first_best(cosines: Tensor, best: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the first frame of each row whose cosine (P, F) equals ``best`` (P,), shape (P,)."""
     return (cosines >= torch.from_numpy(best - CLOSE)[:, None]).to(torch.uint8).argmax(1).numpy()

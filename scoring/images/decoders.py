@@ -118,7 +118,7 @@ def decode_crops(
             target = max([*least, *([preprocessing.resize] if crops.plain else [])], default=1)
             raster, _ = image.raster(target)
             plain = [model_square(raster, preprocessing)] if crops.plain else []
-            cut = [_cut(raster, box, side) for box, side in zip(boxes, crops.sides, strict=True)]
+            cut = [_crop(raster, box, side) for box, side in zip(boxes, crops.sides, strict=True)]
     except DecodeError as failure:
         return DecodedCrops(failure.status, [])
     return DecodedCrops("ok", plain + cut)
@@ -136,7 +136,7 @@ def _box(drawn: np.ndarray, low: float, high: float, width: int, height: int) ->
     return Box((width - wide) // 2, (height - tall) // 2, wide, tall, mirrored < 0.5)
 
 
-def _cut(raster: Raster, box: Box, side: int) -> Pixels:
+def _crop(raster: Raster, box: Box, side: int) -> Pixels:
     """Return a box of an image at ``side`` x ``side`` pixels, before orientation.
 
     The distribution of boxes is the same in a turned image, so only the small square needs to be oriented.
@@ -176,7 +176,7 @@ def decode_elsewhere(
     An image that kills the worker is decoded again with ``supervised``. Raises RuntimeError for a bug, with the
     worker's traceback, and InputError if no process can be started.
     """
-    return _elsewhere(decode, _image, data, preprocessing, options, **more)
+    return _in_worker(decode, _image, data, preprocessing, options, **more)
 
 
 def crops_elsewhere(
@@ -187,10 +187,10 @@ def crops_elsewhere(
     **more: Any,
 ) -> DecodedCrops:
     """Run ``decode_crops`` in a worker process; as ``decode_elsewhere``."""
-    return _elsewhere(decode_crops, _crops, data, preprocessing, crops, options, **more)
+    return _in_worker(decode_crops, _crops, data, preprocessing, crops, options, **more)
 
 
-def _elsewhere(
+def _in_worker(
     in_process: Callable[..., T], take: Callable[[socket.socket, Any], T], data: bytes, *settings: Any, **more: Any
 ) -> T:
     """Return ``take(socket, answer)`` for a worker's answer; ``settings`` are dataclasses, ``more`` plain values."""

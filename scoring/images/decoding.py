@@ -185,7 +185,7 @@ def decode(
             raster, warning = image.raster(preprocessing.resize)
             header = replace(header, orientation=raster.orientation)
             picture = _resized(raster, preprocessing.resize, preprocessing.interpolation)
-            small, larger = (_small_picture(raster, side) for side in (SIDE, THUMBNAIL_SIDE))
+            small, larger = (_small_image(raster, side) for side in (SIDE, THUMBNAIL_SIDE))
             measures = _measures(raster, picture, small, preprocessing, header) if with_quality else None
         pixels = np.ascontiguousarray(centre_crop(orient(picture, raster.orientation), preprocessing.size))
     except DecodeError as failure:
@@ -268,7 +268,7 @@ def _resized(raster: Raster, short_side: int, interpolation: str) -> Pixels:
     return resize(middle.pixels, width, height, interpolation)
 
 
-def _small_picture(raster: Raster, side: int) -> Pixels:
+def _small_image(raster: Raster, side: int) -> Pixels:
     return orient(resize(raster.pixels, side, side, "bilinear"), raster.orientation)
 
 

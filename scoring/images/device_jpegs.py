@@ -106,19 +106,19 @@ class DeviceJpegs:
 
     def __init__(self, device: torch.device, preprocessing: Preprocessing) -> None:
         self.device, self._preprocessing = device, preprocessing
-        self._try_out()
+        self._check_decoder()
 
     @torch.inference_mode()
     def decode(self, jpegs: Sequence[SoundJpeg]) -> list[Reduced]:
         """Return the model's input and the small images of JPEGs; RuntimeError if decoding any of them fails."""
         made = [
             self._reduced(picture, jpeg.header.orientation)
-            for picture, jpeg in zip(self._pictures([jpeg.data for jpeg in jpegs]), jpegs, strict=True)
+            for picture, jpeg in zip(self._decoded([jpeg.data for jpeg in jpegs]), jpegs, strict=True)
         ]
         sides = (torch.stack(side).cpu().numpy() for side in zip(*made, strict=True))  # (N, S, S, 3) each
         return [Reduced(*images) for images in zip(*sides, strict=True)]
 
-    def _pictures(self, coded: Sequence[bytes]) -> list[Tensor]:
+    def _decoded(self, coded: Sequence[bytes]) -> list[Tensor]:
         """Decode to uint8 RGB of shape (3, H, W), on the device, unoriented."""
         from torchvision.io import ImageReadMode, decode_jpeg
 
@@ -141,12 +141,12 @@ class DeviceJpegs:
         )
         return square, small, larger
 
-    def _try_out(self) -> None:
+    def _check_decoder(self) -> None:
         """Raise InputError unless a colour and a grey image are decoded as by libjpeg-turbo."""
         for colours, subsampling in (("RGB", "420"), ("GRAY", "Gray")):
-            data = _ramps(colours, subsampling)
+            data = _test_jpeg(colours, subsampling)
             try:
-                (picture,) = self._pictures([data])
+                (picture,) = self._decoded([data])
                 got = picture.permute(1, 2, 0).cpu().numpy().astype(np.float32)
             except RuntimeError as error:
                 raise InputError(
@@ -181,7 +181,7 @@ def _oriented(picture: Tensor, orientation: int) -> Tensor:
     return picture.flip(flipped) if flipped else picture
 
 
-def _ramps(colours: str, subsampling: str) -> bytes:
+def _test_jpeg(colours: str, subsampling: str) -> bytes:
     """Return a JPEG of 64 x 48 pixels, red rising to the right, green downwards, blue falling to the right."""
     y, x = np.mgrid[:48, :64].astype(np.float64)
     ramps: NDArray[np.uint8] = np.stack([x * 2, y * 2, 255 - x * 2], axis=2).astype(np.uint8)

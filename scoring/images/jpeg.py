@@ -69,7 +69,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
         if marker in _FRAMES and at + 9 <= len(data):
             size = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
             frame = (size[1], size[0], marker in _PROGRESSIVE)
-            n_plain += 1 if _is_usual(marker, data[at + 4 : at + 2 + length]) else MOST_SEGMENTS
+            n_plain += 1 if _is_common_frame(marker, data[at + 4 : at + 2 + length]) else MOST_SEGMENTS
         if marker == 0xDB and quality is None:
             quality = quality_setting(data[at + 4 : at + 2 + length])
         has_metadata |= marker == 0xE1 or (marker == 0xE2 and data[at + 4 : at + 8] == b"MPF\x00")
@@ -80,7 +80,7 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
     return JpegHeader(*frame, has_metadata, quality, is_plain)
 
 
-def _is_usual(marker: int, frame: bytes) -> bool:
+def _is_common_frame(marker: int, frame: bytes) -> bool:
     """Return whether a frame segment has 8 bits, 1 or 3 components and a common subsampling."""
     n = len(frame) // 3 - 2
     return (
@@ -106,13 +106,13 @@ def quality_setting(segment: bytes) -> int | None:
             return None
         if number == 0:
             total = sum(table) if size == 1 else 256 * sum(table[::2]) + sum(table[1::2])
-            return min(range(1, 101), key=lambda quality: abs(_sums()[quality] - total))
+            return min(range(1, 101), key=lambda quality: abs(_luminance_sums()[quality] - total))
         at += 1 + _TABLE * size
     return None
 
 
 @cache
-def _sums() -> list[int]:
+def _luminance_sums() -> list[int]:
     """Return the sum of libjpeg's luminance table at each quality; index 0 is unused.
 
     Source: libjpeg's jcparam.c, `jpeg_quality_scaling` and `jpeg_add_quant_table` with 8-bit tables forced.

@@ -50,8 +50,8 @@ class Preprocessing:
                 f"preprocessing: expected interpolation to be one of {', '.join(INTERPOLATIONS)}, "
                 f"got {self.interpolation!r}; choose one of them"
             )
-        object.__setattr__(self, "mean", _three("mean", self.mean, low=0.0, high=1.0))
-        object.__setattr__(self, "std", _three("std", self.std, low=1e-6, high=1e6))
+        object.__setattr__(self, "mean", _channel_values("mean", self.mean, low=0.0, high=1.0))
+        object.__setattr__(self, "std", _channel_values("std", self.std, low=1e-6, high=1e6))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON for ``from_json``."""
@@ -79,7 +79,7 @@ class Preprocessing:
         return cls(**record)
 
 
-def _three(name: str, values: Any, *, low: float, high: float) -> tuple[float, float, float]:
+def _channel_values(name: str, values: Any, *, low: float, high: float) -> tuple[float, float, float]:
     numbers = tuple(values) if isinstance(values, (tuple, list)) else ()
     if len(numbers) != 3 or not all(_is_between(number, low, high) for number in numbers):
         raise InputError(

@@ -209,9 +209,9 @@ def border(green: Grey) -> float:
     """
     height, width = green.shape
     is_small = min(height, width) < SIDE
-    top, bottom = _bar(green, is_small), _bar(green[::-1], is_small)
+    top, bottom = _bar_height(green, is_small), _bar_height(green[::-1], is_small)
     rest = green[top : height - bottom].T
-    left, right = _bar(rest, is_small), _bar(rest[::-1], is_small)
+    left, right = _bar_height(rest, is_small), _bar_height(rest[::-1], is_small)
     return max(0.0, 1 - (height - top - bottom) * (width - left - right) / (height * width))
 
 
@@ -226,7 +226,7 @@ def blocking(raster: Raster) -> float | None:
         return None
     top, left = (max(0, (side - _CROP) // 2) // _BLOCK * _BLOCK for side in pixels.shape[:2])
     green = pixels[top : top + _CROP, left : left + _CROP, 1]
-    steps = _steps(green[::4]) + _steps(green[:, ::4].T)
+    steps = _column_steps(green[::4]) + _column_steps(green[:, ::4].T)
     return float((steps[-1] + 1) / (steps[:-1].max() + 1))
 
 
@@ -296,7 +296,7 @@ def _halved(green: Grey) -> Grey:
     return rows[:, ::2] + rows[:, 1::2]
 
 
-def _bar(green: Grey, is_small: bool) -> int:
+def _bar_height(green: Grey, is_small: bool) -> int:
     """Return the number of rows of one colour at the top, if the image below begins at a straight edge; else 0.
 
     In a small image, which was not resized, every column is checked, and the edge is one row.
@@ -315,7 +315,7 @@ def _bar(green: Grey, is_small: bool) -> int:
     return depth if depth and beyond.any(0).mean() >= _STRAIGHT else 0
 
 
-def _steps(green: Grey) -> NDArray[np.float64]:
+def _column_steps(green: Grey) -> NDArray[np.float64]:
     """Return the step between columns 8 k + i and 8 k + i + 1, for i = 0 to 7; shape (8,)."""
     step = np.abs(np.subtract(green[:, 1:], green[:, :-1], dtype=np.int16))
     by_column = step.sum(0, dtype=np.int32) / len(green)

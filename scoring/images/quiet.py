@@ -37,7 +37,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 @contextmanager
 def quiet() -> Iterator[None]:
     """Ignore every warning raised by this thread inside the block."""
-    _put_first()
+    _move_filter_first()
     _decoding.depth += 1
     try:
         yield
@@ -45,7 +45,7 @@ def quiet() -> Iterator[None]:
         _decoding.depth -= 1
 
 
-def _put_first() -> None:
+def _move_filter_first() -> None:
     """Move the filter to the front, since other code may reset filters or insert its own."""
     filters = cast("list[Any]", warnings.filters)
     if filters and filters[0] is _FILTER:

@@ -286,11 +286,11 @@ class ChildImage:
         self._data, self._options = data, options
         self._request = {"name": name, "n_bytes": len(data), "options": vars(options)}
         self._child: Child | None = None
-        self.header = self._twice(self._open)
+        self.header = self._retried(self._open)
 
     def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
         """Decode the image; return it and a warning or None."""
-        reply, place = self._twice(self._get, {"what": "raster", "short_side": short_side})
+        reply, place = self._retried(self._get, {"what": "raster", "short_side": short_side})
         if place is None:
             raise ValueError(f"expected a place of pixels, got {sorted(reply)}")
         if isinstance(place, bytearray):
@@ -309,7 +309,7 @@ class ChildImage:
             with suppress(Lost):
                 self._ask({"what": "nothing"})
 
-    def _twice(self, step: Callable[..., T], *arguments: object) -> T:
+    def _retried(self, step: Callable[..., T], *arguments: object) -> T:
         try:
             try:
                 return step(*arguments, fresh=False)

@@ -15,20 +15,20 @@ FARTHEST = 6.0  # standard deviations: a value farther out counts as this far ou
 LEAST = 1e-9
 
 
-def _itself(values: Floats) -> Floats:
+def _identity(values: Floats) -> Floats:
     return values
 
 
 # A quality column and the logarithms in which damage shows: `to add a feature, add a line`.
 QUALITY_FEATURES: Mapping[str, tuple[Change, ...]] = {
-    "quality_brightness": (_itself,),
-    "quality_shadow": (_itself, lambda x: np.log(1.01 - x)),
-    "quality_highlight": (_itself, lambda x: np.log(x + 0.01)),
-    "quality_contrast": (_itself, lambda x: np.log(np.maximum(x, 1e-3))),
-    "quality_entropy": (_itself,),
-    "quality_sharpness": (_itself, lambda x: np.log(np.maximum(x, 0.02))),
-    "quality_noise": (_itself, lambda x: np.log(x + 0.1)),
-    "quality_colourfulness": (_itself, lambda x: np.log(x + 1)),
+    "quality_brightness": (_identity,),
+    "quality_shadow": (_identity, lambda x: np.log(1.01 - x)),
+    "quality_highlight": (_identity, lambda x: np.log(x + 0.01)),
+    "quality_contrast": (_identity, lambda x: np.log(np.maximum(x, 1e-3))),
+    "quality_entropy": (_identity,),
+    "quality_sharpness": (_identity, lambda x: np.log(np.maximum(x, 0.02))),
+    "quality_noise": (_identity, lambda x: np.log(x + 0.1)),
+    "quality_colourfulness": (_identity, lambda x: np.log(x + 1)),
 }
 
 

@@ -33,7 +33,7 @@ class NearestSoFar:
         limit = self._limit[looking]
         crowded = np.isneginf(limit)
         if not crowded.all():
-            above = _above(cosine, limit)
+            above = _mask_above(cosine, limit)
             above[crowded] = False
             most = FRESH * self.width
             if np.count_nonzero(above) > most * len(looking):
@@ -46,12 +46,12 @@ class NearestSoFar:
                 crowded |= more
                 flat, query = flat[~more[query]], query[~more[query]]
             value = cosine.reshape(-1).index_select(0, torch.from_numpy(flat))
-            self._hold(looking, query, members[flat - query * len(members)], value)
+            self._store(looking, query, members[flat - query * len(members)], value)
         if crowded.any():  # also the first members
             some = cosine if crowded.all() else cosine[torch.from_numpy(crowded)]
             value, place = some.topk(min(self.width + 1, len(members)), dim=1)  # one may be the row itself
             query = np.repeat(np.arange(len(some)), place.shape[1])
-            self._hold(looking[crowded], query, members[place.numpy().ravel()], value.reshape(-1))
+            self._store(looking[crowded], query, members[place.numpy().ravel()], value.reshape(-1))
 
     def result(self) -> tuple[Tensor, Tensor]:
         """Return cosines and rows, nearest first, shape (B, width) each; -inf and -1 if absent."""
@@ -59,7 +59,7 @@ class NearestSoFar:
         cosine, index = self._cosine[:, : self.width], self._index[:, : self.width]
         return torch.from_numpy(cosine.copy()), torch.from_numpy(index.copy())
 
-    def _hold(
+    def _store(
         self, looking: NDArray[np.int64], query: NDArray[np.int64], row: NDArray[np.int64], value: Tensor
     ) -> None:
         """Store candidates sorted by query, at most FRESH * width for each of the rows ``looking``."""
@@ -86,7 +86,7 @@ class NearestSoFar:
         self._limit[rows] = best[:, -1].numpy()
 
 
-def _above(cosine: Tensor, limit: NDArray) -> NDArray[np.bool_]:
+def _mask_above(cosine: Tensor, limit: NDArray) -> NDArray[np.bool_]:
     """Return a mask of the cosines above the limits (A,) of their rows, shape (A, M)."""
     if cosine.dtype == torch.bfloat16:  # unknown to NumPy; the bits of positive numbers are ordered as the numbers
         if (limit >= 0).all():

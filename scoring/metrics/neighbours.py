@@ -41,10 +41,10 @@ def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) 
         raise ValueError(f"k must be between 1 and {most}, got {k}")
     groups = group_duplicates(references)
     if groups is None:
-        return _top(queries, references, k, same=same)
+        return _k_nearest(queries, references, k, same=same)
     points = references[groups.first]
     width = min(k, len(points) - same)
-    cosine, point = _top(points if same else queries, points, width, same=same)
+    cosine, point = _k_nearest(points if same else queries, points, width, same=same)
     if same:  # the row's own point comes first; what is left of it after the row itself are its duplicates
         cosine, point = (
             torch.cat([torch.ones(len(points), 1).to(cosine), cosine], 1)[groups.of_row],
@@ -75,7 +75,7 @@ def _expand(
     return cosine.gather(1, which), groups.members[groups.start[chosen] + within]
 
 
-def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Tensor, Tensor]:
+def _k_nearest(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Tensor, Tensor]:
     """Return the k nearest of distinct references; k may be 0."""
     if not k:
         return queries.new_zeros(len(queries), 0), torch.zeros(len(queries), 0, dtype=torch.long)
@@ -87,7 +87,7 @@ def _top(queries: Tensor, references: Tensor, k: int, *, same: bool) -> tuple[Te
         cosine, index = candidates(block, references, width, start if same else None, room)
         close = ((cosine[:, :-1] - cosine[:, 1:]) < CLOSE).any(1).nonzero().flatten()
         for rows in close.split(EXACT):
-            cosine[rows], index[rows] = _measured(block[rows], references, index[rows])
+            cosine[rows], index[rows] = _exact_cosines(block[rows], references, index[rows])
             order = cosine[rows].argsort(dim=1, descending=True, stable=True)
             cosine[rows], index[rows] = cosine[rows].gather(1, order), index[rows].gather(1, order)
         cosines.append(cosine[:, :k])
@@ -117,7 +117,7 @@ def candidates(block: Tensor, references: Tensor, k: int, first_row: int | None,
     return so_far.result()
 
 
-def _measured(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+def _exact_cosines(block: Tensor, references: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cosines of candidates (B, K), sorted by index, computed in float64."""
     index = candidates.sort(dim=1).values
     vectors = references.index_select(0, index.flatten()).view(*index.shape, references.shape[1]).double()  # (B, K, D)

@@ -23,7 +23,7 @@ LEAST_ROWS = 20  # a dataset of fewer shows nothing
 FEW_ROWS = 50  # and one of fewer little
 
 
-def in_turns(
+def tournament_ranks(
     local: NDArray[np.floating], fitted: NDArray[np.floating], units: NDArray[np.float32], *, seed: int = 0
 ) -> NDArray[np.float32]:
     """Return the rank at which each row is dropped, highest first: junk, then the highest ``local`` among similar rows.
@@ -43,7 +43,7 @@ def in_turns(
         Shape (N,): equally spaced in [0, .5] for usable images; ``fitted`` for junk.
     """
     image = np.flatnonzero(~(fitted > PICTURE))
-    line = image[line_up(units[image], seed=seed)]
+    line = image[similarity_order(units[image], seed=seed)]
     order = []
     while len(line) > 1:
         rounds = _rounds_won(local[line])
@@ -57,7 +57,7 @@ def in_turns(
     return out
 
 
-def line_up(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.int64]:
+def similarity_order(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.int64]:
     """Return an order of rows (N, D) of unit length with similar ones adjacent: the leaves of Ward's clustering, (N,).
 
     More than 4,096 rows are sampled by ``seed``. Source: Ward 1963, "Hierarchical grouping to optimize an objective
@@ -70,7 +70,7 @@ def line_up(units: NDArray[np.float32], *, seed: int = 0) -> NDArray[np.int64]:
     if len(units) <= LINED_UP:
         return np.asarray(leaves_list(linkage(units, "ward")), np.int64)
     drawn = np.sort(np.random.default_rng(seed).permutation(len(units))[:LINED_UP])
-    leaves = line_up(units[drawn])
+    leaves = similarity_order(units[drawn])
     return np.argsort(np.argsort(leaves)[assign(units, units[drawn])[0][:, 0]], kind="stable")
 
 
@@ -120,23 +120,23 @@ def fit_dataset(
     Raises:
         InputError: for fewer than 20 rows, rows that are all copies, or unusable labels.
     """
-    rows, bare, kept, drawn = _kept(embeddings, most, labels, seed)
+    rows, bare, kept, drawn = _reference_fit(embeddings, most, labels, seed)
     full = kept if len(drawn) == len(rows) else None
     if full is None and len(rows) <= EXACT_ROWS:
         full = laid_out(centred(rows, bare.mean), bare.centres)
     if labels is None:
-        fit = _stood(bare, kept, _of(junk, drawn))
+        fit = _with_standing(bare, kept, _junk_of(junk, drawn))
         return fit, fit.score(rows, junk) if full is None else _scores_of(bare, full, junk, seed)
     return _with_labels(bare, rows, junk, (drawn, kept, full), labels, seed)
 
 
 def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0) -> DatasetFit:
     """Return the fit that ``fit_dataset`` computes without labels, without scoring the rows; InputError as there."""
-    _, bare, kept, drawn = _kept(embeddings, REFERENCES, None, seed)
-    return _stood(bare, kept, _of(junk, drawn))
+    _, bare, kept, drawn = _reference_fit(embeddings, REFERENCES, None, seed)
+    return _with_standing(bare, kept, _junk_of(junk, drawn))
 
 
-def _kept(
+def _reference_fit(
     embeddings: NDArray, most: int, labels: KnownLabels | None, seed: int
 ) -> tuple[NDArray[np.float16], DatasetFit, LaidOutRows, NDArray[np.int64]]:
     """Return rows as stored, a fit without quantiles, the reference rows as a search index, and their indices."""
@@ -146,7 +146,7 @@ def _kept(
             f"{len(embeddings):,}; score more images, or use the model's own columns"
         )
     rows = stored(embeddings)
-    drawn = _drawn(len(rows), most, labels, seed)
+    drawn = _sampled_rows(len(rows), most, labels, seed)
     mean = mean_of(rows)
     directions = centred(rows[drawn], mean)
     centres = cluster_centres(directions.units, seed=seed)
@@ -158,17 +158,17 @@ def _kept(
     return rows, bare, kept, drawn
 
 
-def _of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
+def _junk_of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
     return None if junk is None else junk[rows]
 
 
-def _stood(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> DatasetFit:
+def _with_standing(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> DatasetFit:
     """Return the fit with the ranks and the ``RowStanding`` of its references."""
     fit = bare.with_quantiles(kept.signals)
     return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
 
 
-def _drawn(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[np.int64]:
+def _sampled_rows(n: int, most: int, labels: KnownLabels | None, seed: int) -> NDArray[np.int64]:
     """Return the indices of the rows to store, ascending: all, or a sample of which up to half is labelled."""
     if n <= most:
         return np.arange(n)
@@ -184,7 +184,7 @@ def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: 
     """Return the scores of the dataset's rows: their ranks, and the order in which ``--keep-top`` drops them."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
-    columns[LOCAL] = in_turns(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)
+    columns[LOCAL] = tournament_ranks(columns[LOCAL], columns[FITTED], full.rows.units, seed=seed)
     return fit.with_recall(columns, full.near.recall)
 
 
@@ -202,14 +202,14 @@ def _with_labels(
     lesson = learn(on, known, seed=seed)
     learned, weights = weighed(bare, on, lesson, known, seed=seed)
     if not learned.better:
-        fit = _stood(bare, kept, _of(junk, drawn))
+        fit = _with_standing(bare, kept, _junk_of(junk, drawn))
         scores = fit.score(rows, junk) if full is None else _scores_of(bare, full, junk, seed)
         return fit, replace(scores, learned=learned)
     inside = slice(None) if full is None else drawn
     propagated = Propagated(labels.classes, lesson.class_means, lesson.probabilities[inside].astype(np.float16))
     other = lesson.other if full is None or full is kept else propagated.other_class(kept.rows.units, kept.near)
     bare = replace(bare, propagated=propagated, weights=weights)
-    fit = _stood(bare, replace(kept, signals={**kept.signals, OTHER: other}), _of(junk, drawn))
+    fit = _with_standing(bare, replace(kept, signals={**kept.signals, OTHER: other}), _junk_of(junk, drawn))
     if full is None:
         scores = fit.score(rows, junk)
     else:

@@ -165,7 +165,7 @@ class DatasetFit:
         return float(quantiles[round(FAR * (len(quantiles) - 1))])
 
     @cached_property
-    def _placed(self) -> tuple[Centred, RowPlaces]:
+    def _centred_references(self) -> tuple[Centred, RowPlaces]:
         """The centred references, and their clusters."""
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
@@ -179,7 +179,7 @@ class DatasetFit:
             embeddings: shape (N, D), of any length above 0; rounded to float16, as tables store them.
             junk: log odds of junk of the same rows, shape (N,), NaN if unknown; None if all are unknown.
         """
-        references, of_references = self._placed
+        references, of_references = self._centred_references
         parts: list[Columns] = []
         start = 0
         for part in blocks(stored(embeddings)):

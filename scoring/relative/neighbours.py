@@ -94,12 +94,12 @@ def _without_copies(
     short = np.flatnonzero(((nearest >= 0).sum(1) < n_needed) & is_copy.any(1) & (index.shape[1] < len(others)))
     for start in range(0, len(short), QUERIES):
         some = short[start : start + QUERIES]
-        nearest[some], near[some] = _past_copies(rows, others, some, nearest.shape[1], copy)
+        nearest[some], near[some] = _search_without_copies(rows, others, some, nearest.shape[1], copy)
     near = np.where(nearest >= 0, near, 0)
     return Near(nearest, near, np.asarray(is_copy.any(1)), recall)
 
 
-def _past_copies(
+def _search_without_copies(
     rows: Centred, others: Centred, some: NDArray[np.int64], k: int, copy: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Compare the rows ``some`` with all others except copies and themselves; return indices and cosines, (B, k)."""

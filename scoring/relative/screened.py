@@ -34,12 +34,12 @@ def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int
     for start in range(0, len(units), QUERIES):
         stop = min(start + QUERIES, len(units))
         width = min(k + CANDIDATES, len(units) - 1)
-        at, near = _measured(points, start, candidates(coarse[start:stop], coarse, width, start, room)[1], k)
+        at, near = _k_best(points, start, candidates(coarse[start:stop], coarse, width, start, room)[1], k)
         index[start:stop], cosine[start:stop] = at.numpy(), near.numpy()
     return index, cosine, _recall(points, cosine)
 
 
-def _measured(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _k_best(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k best of the candidates (B, W) of the rows from ``start`` on, by cosines in float32."""
     index, cosine = [], []
     for at in range(0, len(rows), MEASURED):

@@ -114,8 +114,8 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
     components, axes = _principal(units)
     if not components.any():
         return []
-    tree = linkage(np.concatenate([_at_length_1(components), _at_length_1(looks - looks.mean(0))], axis=1), "ward")
-    inside, directions = _separated(components, axes, _branches(tree, n))
+    tree = linkage(np.concatenate([_normalised(components), _normalised(looks - looks.mean(0))], axis=1), "ward")
+    inside, directions = _reassigned(components, axes, _branches(tree, n))
     cosine = units @ units.T
     label = fcluster(tree, int(np.clip(n // FINE_ROWS, *FINE)), "maxclust")
     usual = float(np.median(np.concatenate([_nearest_outside(cosine, label == each)[0] for each in np.unique(label)])))
@@ -131,7 +131,7 @@ def unlike_groups(units: NDArray[np.float32], cluster: NDArray[np.int32], looks:
         score = separation(area) + APART_WEIGHT * float(np.log(apart))
         near = int(np.bincount(cluster[row]).argmax())
         groups.append(UnlikeGroup(directions[place], len(distance), apart, area, near, score))
-    return _listed(groups, units)
+    return _best_groups(groups, units)
 
 
 def group_numbers(units: NDArray[np.float32], directions: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -161,7 +161,7 @@ def separation(area: float) -> float:
     return float(np.sqrt(2) * NormalDist().inv_cdf(min(max(area, 0.5), 0.9995)))
 
 
-def _listed(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[UnlikeGroup]:
+def _best_groups(groups: list[UnlikeGroup], units: NDArray[np.float32]) -> list[UnlikeGroup]:
     """Return the highest-ranked groups that mostly contain rows of no earlier group, with these rows."""
     least = max([LEAST_SCORE, *(OF_BEST * each.score for each in groups)])
     good = sorted((each for each in groups if each.score >= least), key=lambda each: (-each.score, -each.rows))
@@ -188,7 +188,7 @@ def _principal(units: NDArray[np.float32]) -> tuple[Floats, Floats]:
     return moved @ axes, np.concatenate([axes, -(mean @ axes)[None]])
 
 
-def _at_length_1(rows: Floats) -> Floats:
+def _normalised(rows: Floats) -> Floats:
     """Return rows scaled to a mean squared norm of 1."""
     return rows / max(float(np.sqrt(np.square(rows).sum(1).mean())), 1e-12)
 
@@ -208,7 +208,7 @@ def _branches(tree: Floats, n: int) -> Inside:
     return inside
 
 
-def _separated(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside, NDArray[np.float32]]:
+def _reassigned(components: Floats, axes: Floats, inside: Inside) -> tuple[Inside, NDArray[np.float32]]:
     """Return groups that a direction separates from the rest, (N, G), without repeats, and directions, (G, D + 1).
 
     For whitened rows, Fisher's discriminant is the difference of the means. The bound is equally many standard

@@ -87,12 +87,12 @@ def choose_probes(
         of_each: the mean share per row must reach ``needed`` too, so that one large group does not dominate.
     """
     most = counts.shape[1] - 1
-    probes = min(most, max(least, _fewest(counts[0::2], needed, of_each)))
+    probes = min(most, max(least, _fewest_probes(counts[0::2], needed, of_each)))
     reporting = counts[1::2]
     return probes, Recall.of_sample(reporting[:, :probes].sum(1), reporting.sum(1))
 
 
-def _fewest(counts: NDArray[np.int64], needed: float, of_each: bool) -> int:
+def _fewest_probes(counts: NDArray[np.int64], needed: float, of_each: bool) -> int:
     of_row = counts.sum(1)
     counts, of_row = counts[of_row > 0], of_row[of_row > 0]
     if not len(counts):

@@ -128,7 +128,7 @@ class NearestSearch:
             for start in range(0, len(members), step):
                 some = members[start : start + step]
                 nearest.update(looking, some, queries @ torch.from_numpy(self._unit(some)).T)
-        return self._settled(unit, *nearest.result(), k)
+        return self._exact_best(unit, *nearest.result(), k)
 
     def _spans(self, n: int, probed: NDArray[np.int64] | None) -> Spans:
         """Return the positions that each of n rows searches, nearest lists first."""
@@ -137,7 +137,7 @@ class NearestSearch:
             return self.lists.everything(numbers)
         return self.lists.spans(numbers, probed[:, :1]) + self.lists.spans(numbers, probed[:, 1:])
 
-    def _settled(
+    def _exact_best(
         self, unit: Tensor, best: Tensor, index: Tensor, k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the best k; nearly equal cosines are computed again in float64, ties by row index."""
@@ -197,7 +197,7 @@ def knn_graph(
     centroids = list_centroids(vectors, exact_rows=exact_rows, seed=seed)
     if centroids is None:
         return _exact_graph(vectors, k)
-    lists = InvertedLists.by_centroids(vectors, _near_together(centroids, seed))
+    lists = InvertedLists.by_centroids(vectors, _sorted_by_similarity(centroids, seed))
     index = np.full((len(vectors), k), -1, np.int32)
     cosine = np.full((len(vectors), k), -np.inf, np.float32)
     if not len(lists.rows):
@@ -279,7 +279,7 @@ def _exact_graph(vectors: Vectors, k: int) -> Graph:
     return Graph(index, cosine, Recall.of_everything())
 
 
-def _near_together(centroids: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
+def _sorted_by_similarity(centroids: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
     """Return centroids in an order with similar ones adjacent, so that rows of a block share lists."""
     coarse = spherical_kmeans(centroids, max(1, int(len(centroids) ** 0.5)), seed=seed, iterations=ITERATIONS)
     return centroids[np.argsort(assign(centroids, coarse)[0][:, 0], kind="stable")]

@@ -174,7 +174,7 @@ class _Band:
             near = value ^ flip
             start, size = self.starts[near], self.counts[near]
             total = np.cumsum(size, dtype=np.int64)
-            for low, high in _portions(total):
+            for low, high in _query_ranges(total):
                 some = size[low:high]
                 ends = total[low:high] - (total[low] - some[0])
                 begins = (start[low:high] - ends + some).astype(np.int32)
@@ -187,7 +187,7 @@ class _Band:
                 yield by_value[query], self.order[at[close]].astype(np.int64), apart[close]
 
 
-def _portions(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _query_ranges(total: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield ranges of queries with about ``LOOKED_UP`` codes to compare; ``total`` (Q,) is the cumulative number."""
     low = 0
     while low < len(total):

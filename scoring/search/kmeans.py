@@ -83,9 +83,9 @@ class Centroids:
             block = slice(start, start + ROWS)
             some = units[block]
             if not self.starts:
-                index[block], value[block] = self._of_all(some, probes)
+                index[block], value[block] = self._nearest_of_all(some, probes)
                 continue
-            index[block], value[block] = self._of_groups(some, probes)
+            index[block], value[block] = self._nearest_of_groups(some, probes)
             short = value[block, -1].isneginf().nonzero().flatten()  # the groups that a row looks at have too few
             if len(short):
                 index[start + short], value[start + short] = self._filled(
@@ -104,19 +104,19 @@ class Centroids:
             rank = products.float()
             row, place = (~cosine.isneginf()).nonzero(as_tuple=True)
             rank[row, known[row, place]] = (2 + probes - place).float()  # in their order, before all others
-            at = _best(rank, probes)[0]
+            at = _largest(rank, probes)[0]
             parts.append((at, products.gather(1, at)))
         return torch.cat([at for at, _ in parts]), torch.cat([cosine for _, cosine in parts])
 
-    def _of_all(self, units: Tensor, probes: int) -> Near:
+    def _nearest_of_all(self, units: Tensor, probes: int) -> Near:
         """Return the nearest of all centroids."""
         middle = self.vectors.value.to(torch.bfloat16).T
         step = max(1, PRODUCTS // len(self))
         room = units.new_empty((min(step, len(units)), len(self)))  # one for all: freed blocks were not used again
-        parts = [_best(torch.mm(some, middle, out=room[: len(some)]), probes) for some in units.split(step)]
+        parts = [_largest(torch.mm(some, middle, out=room[: len(some)]), probes) for some in units.split(step)]
         return torch.cat([index for index, _ in parts]), torch.cat([value for _, value in parts])
 
-    def _of_groups(self, units: Tensor, probes: int) -> Near:
+    def _nearest_of_groups(self, units: Tensor, probes: int) -> Near:
         """Return the nearest centroids in the groups that unit rows search; -inf if these have fewer."""
         if self.heads is None or self.members is None or self.numbers is None:
             raise ValueError("there are no groups")
@@ -124,10 +124,10 @@ class Centroids:
         near = torch.mm(units, self.heads.value.to(torch.bfloat16).T).topk(looked_at, dim=1).indices  # (N, G)
         value = torch.full((n * looked_at, probes), -torch.inf, dtype=torch.bfloat16, device=units.device)
         index = torch.zeros((n * looked_at, probes), dtype=torch.int32, device=units.device)
-        for start, stop, at in self._looking(near.flatten()):
+        for start, stop, at in self._queries_by_group(near.flatten()):
             mine, members = units[at // looked_at], self.members.value[start:stop].to(torch.bfloat16)
             cosine = (padded(mine) @ padded(members).T)[: len(at), : stop - start]
-            place, best = _best(cosine, min(probes, stop - start))
+            place, best = _largest(cosine, min(probes, stop - start))
             value[at, : best.shape[1]] = best
             index[at, : best.shape[1]] = self.numbers.value[start + place].int()
         value, index = value.view(n, looked_at, probes), index.view(n, looked_at, probes)
@@ -136,7 +136,7 @@ class Centroids:
         order = flat.scatter(1, first, torch.inf).topk(probes, dim=1).indices
         return index.flatten(1).gather(1, order).long(), flat.gather(1, order)
 
-    def _looking(self, near: Tensor) -> list[tuple[int, int, Tensor]]:
+    def _queries_by_group(self, near: Tensor) -> list[tuple[int, int, Tensor]]:
         """Return the range of members of each group, and the entries of ``near`` (M,) that contain the group."""
         order = near.argsort(stable=True)
         until = torch.bincount(near, minlength=len(self.starts) - 1).cumsum(0).tolist()
@@ -147,7 +147,7 @@ class Centroids:
         ]
 
 
-def _best(cosine: Tensor, probes: int) -> Near:
+def _largest(cosine: Tensor, probes: int) -> Near:
     """Return index and value of the largest entries of each row of (B, k), which is overwritten; see ``topk``."""
     at, best = _first_largest(cosine)
     if probes == 1:

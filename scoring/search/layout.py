@@ -144,12 +144,12 @@ class SearchLayout:
         for start in range(0, n_rows, at_once):  # of a file one part after another, so that each stays in memory
             rows = np.sort(lists.order[start : start + at_once])
             for low in range(0, len(rows), BLOCK):
-                self._lay(rows[low : low + BLOCK], units.value)
+                self._store(rows[low : low + BLOCK], units.value)
         share = self._tasks.shared
         self._laid = ScanRows(share(vectors), share(self.squares), share(lists.order), units)
         self._has_length = self.squares[lists.order] > 0  # by place
 
-    def _lay(self, rows: NDArray[np.int64], units: Tensor) -> None:
+    def _store(self, rows: NDArray[np.int64], units: Tensor) -> None:
         part = unit_rows(self.vectors[rows], numbers=rows)
         units[torch.from_numpy(self._place[rows]).to(self.device)] = part.units.to(self.device)
         self.squares[rows] = part.squares
@@ -192,13 +192,13 @@ class SearchLayout:
         else:
             laid, places = self._laid, self._place[queries]
             held = TaskQueries(laid.vectors, laid.squares, laid.units, tasks.shared(queries), tasks.shared(places))
-        looks = _portions(_looks(spans, may, tasks.grain / width), tasks.grain / width)
+        looks = _portions(_lookups(spans, may, tasks.grain / width), tasks.grain / width)
         scans = (Scan(self._laid, held, some, threshold, lowest, first) for some in looks)
         for pairs in tasks.run(scanned, scans):
             yield from pairs
 
 
-def _looks(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
+def _lookups(spans: Spans, may: NDArray[np.bool_], most: float) -> Iterator[Look]:
     """Yield lookups, span by span, split at ``most`` pairs between blocks."""
     for start, stop, looking in spans:
         places = start + np.flatnonzero(may[start:stop])

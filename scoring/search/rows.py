@@ -83,14 +83,14 @@ def padded(rows: Tensor) -> Tensor:
     step = 64 if len(rows) <= 256 else 128 if len(rows) <= 1024 else 256
     if not (more := -len(rows) % step) or rows.device.type != "cpu":
         return torch.nn.functional.pad(rows, (0, 0, 0, more))
-    return _of_bits(np.concatenate([_bits(rows), np.zeros((more, rows.shape[1]), np.int16)]))
+    return _from_bits(np.concatenate([_bits(rows), np.zeros((more, rows.shape[1]), np.int16)]))
 
 
 def rows_at(units: Tensor, at: NDArray[np.int64]) -> Tensor:
     """Return rows of a bfloat16 table, shape (A, D), by NumPy, which is several times faster than torch's indexing."""
     if units.device.type != "cpu":
         return units[torch.from_numpy(at).to(units.device)]
-    return _of_bits(_bits(units).take(at, axis=0))
+    return _from_bits(_bits(units).take(at, axis=0))
 
 
 def _bits(units: Tensor) -> NDArray[np.int16]:
@@ -98,7 +98,7 @@ def _bits(units: Tensor) -> NDArray[np.int16]:
     return bits
 
 
-def _of_bits(bits: NDArray[np.int16]) -> Tensor:
+def _from_bits(bits: NDArray[np.int16]) -> Tensor:
     return torch.from_numpy(bits).view(torch.bfloat16)
 
 

@@ -236,13 +236,13 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
         )
     if request.shares and plan.short.any() and not request.nearest:
         raise InputError(
-            f"--rows {total:,} at these shares takes {_lack(names, sizes, plan)}; at most {plan.most:,} rows meet them "
-            "(leave --rows out), or get as close as possible with --nearest"
+            f"--rows {total:,} at these shares takes {_shortfall(names, sizes, plan)}; at most {plan.most:,} rows meet "
+            "them (leave --rows out), or get as close as possible with --nearest"
         )
     return plan
 
 
-def _lack(names: Sequence[str], sizes: NDArray[np.int64], plan: Amounts) -> str:
+def _shortfall(names: Sequence[str], sizes: NDArray[np.int64], plan: Amounts) -> str:
     """Return a message on the cells with too few rows, and how many are missing."""
     lacking = np.flatnonzero(plan.short)
     worst = lacking[np.argsort(-plan.short[lacking], kind="stable")]

@@ -196,7 +196,7 @@ class Balance:
         needs.refuse_unread_embeddings(table, f"--per {amounts.CLUSTERS} and --within {amounts.TYPICAL}")
         rows = read_rows(table, needs, by_hash=True)  # so that k-means starts from the same rows
         by_clusters = request.by_clusters(table)
-        lacks, reasons = _lacking(request, rows, signal, by_clusters=by_clusters)
+        lacks, reasons = _exclusions(request, rows, signal, by_clusters=by_clusters)
         inside = np.flatnonzero(rows.ok & (lacks < 0))
         if not len(inside):
             counts = [int((rows.ok & (lacks == number)).sum()) for number in range(len(reasons))]
@@ -248,7 +248,7 @@ class Balance:
         )
 
 
-def _lacking(
+def _exclusions(
     request: amounts.BalanceRequest, rows: Rows, signal: Signal | None, *, by_clusters: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the index of the reason for which each row is excluded, shape (N,), -1 for none; and the reasons."""

@@ -137,7 +137,7 @@ def decide_duplicates(
     # with --report-only a row that has a better one here goes for that
     outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)
-    _release(stars, outside, reviewed.drop)
+    _detach_dropped(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
     unconfirmed, strange = unconfirmed & linked, strange & outside & linked
     different &= (stars.finder < 0) & ~reviewed.drop
@@ -248,7 +248,7 @@ class _Work:
         loose = self.crowds.loose(stars)
         waiting = loose & self.held_back(stars)
         if waiting.any():
-            gone = self._drop_sure(stars, waiting)
+            gone = self._assign_certain(stars, waiting)
             loose, waiting = loose & ~gone, waiting & ~gone
         if self.request.confirmed:
             moved = np.flatnonzero(stars.owner != owner)
@@ -257,7 +257,7 @@ class _Work:
             unconfirmed[moved] = ~self.confirmation.holds(stars, moved)
         return loose, waiting
 
-    def _drop_sure(self, stars: Stars, waiting: Marked) -> Marked:
+    def _assign_certain(self, stars: Stars, waiting: Marked) -> Marked:
         """Assign waiting rows that are certain copies of a kept or waiting row; return a mask of them, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
         strict_searches = {**self.searches, **{name: self._search(name, least) for name, least in strict.items()}}
@@ -289,7 +289,7 @@ def _enlarged_last(
     return work, stars, large
 
 
-def _release(stars: Stars, outside: Marked, dropped: Marked) -> None:
+def _detach_dropped(stars: Stars, outside: Marked, dropped: Marked) -> None:
     """Detach dropped rows, mask (N,), from their owners, in place; their copies keep their owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan
@@ -364,11 +364,13 @@ def find_outside(
     ok = np.flatnonzero(other_rows.ok)
     asking = ok[np.argsort(other_rows.hashes[ok], kind="stable")]
     for number, search in enumerate(searches.values()):
-        _ask(stars, number, search, other_rows, asking, open_rows & (stars.owner == NOBODY))
+        _assign_best(stars, number, search, other_rows, asking, open_rows & (stars.owner == NOBODY))
     return stars
 
 
-def _ask(stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: Marked) -> None:
+def _assign_best(
+    stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: Marked
+) -> None:
     """Assign each remaining row to its most similar query, if there is any."""
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0

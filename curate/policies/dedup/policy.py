@@ -268,7 +268,7 @@ class Dedup:
             notes=[
                 *([self.few_finders] if self.few_finders else []),
                 *duplicates.notes,
-                *_loose(duplicates, members),
+                *_loose_notes(duplicates, members),
                 *([] if self.request.prefer else equal_elsewhere(table, duplicates.stars, duplicates.outside)),
             ],
             planted=planted,
@@ -292,7 +292,7 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
     return lines
 
 
-def _loose(duplicates: Duplicates, members: Members) -> list[str]:
+def _loose_notes(duplicates: Duplicates, members: Members) -> list[str]:
     """Return notes on large groups just above the threshold; empty for none."""
     stars, rows = duplicates.stars, np.flatnonzero((duplicates.loose | duplicates.to_review) & ~duplicates.unconfirmed)
     if not len(rows):
@@ -345,7 +345,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
         report=options.report,
         compared=options.compared,
     )
-    _refuse_pictures(policy, opened, options.out, dry_run=options.dry_run)
+    _refuse_unreadable(policy, opened, options.out, dry_run=options.dry_run)
     with searching(options.engine, None if options.dry_run else options.out, options.announce):
         return apply(policy, opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
 
@@ -361,7 +361,7 @@ def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table
     return other
 
 
-def _refuse_pictures(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
+def _refuse_unreadable(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
     """Raise InputError, before the work, if images are unreadable, or verdicts would be overwritten."""
     if policy.plant is not None:
         require_images(table, policy.request.source)

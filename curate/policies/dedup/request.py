@@ -308,7 +308,7 @@ def _is_held_back(name: str, chosen: float | None) -> bool:
 
 
 def _default_finders(table: Table) -> tuple[tuple[str, ...], str | None]:
-    able = _able(table)
+    able = _available_finders(table)
     if "signature" in able:
         return tuple(name for name in DEFAULT_FINDERS if name in able), None
     others = tuple(name for name in WITHOUT_SIGNATURE if name in able) or tuple({"embedding"} & set(able))
@@ -325,13 +325,13 @@ def _default_finders(table: Table) -> tuple[tuple[str, ...], str | None]:
     )
 
 
-def _able(table: Table) -> list[str]:
+def _available_finders(table: Table) -> list[str]:
     """Return the finders whose columns the table has."""
     return [name for name, finder in FINDERS.items() if set(finder.needs) <= set(table.schema.names)]
 
 
 def _has(table: Table, name: str) -> None:
-    able = _able(table)
+    able = _available_finders(table)
     if name not in able:
         missing = [column for column in FINDERS[name].needs if column not in table.schema.names]
         advice = ", choose your own column with --embedding" if EMBEDDING in missing else ""

@@ -35,7 +35,7 @@ LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels
 _SIZES = ("width", "height")
 
 
-def _itself(value: Values) -> Values:
+def _identity(value: Values) -> Values:
     return value
 
 
@@ -199,7 +199,7 @@ class Kind:
     strict: float
     loose: float
     log: bool = False
-    measure: Callable[..., Values] = _itself
+    measure: Callable[..., Values] = _identity
     what: str = ""
     witness: Witness | None = None
     unusable: bool = False

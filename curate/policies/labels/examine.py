@@ -244,7 +244,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     if reviewed is not None:
         classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
     labels = majority(votes, rows.hashes)
-    _refuse(labels[at], classes, _place(request, table))
+    _refuse(labels[at], classes, _location(request, table))
     evidence = crossed(dataset.embeddings, labels[at], len(classes), seed=request.seed)
     probabilities = evidence.probabilities
     joint = confident_joint(probabilities, labels[at], len(classes))
@@ -259,7 +259,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     quality = np.where(settled[at], 1, quality).astype(np.float32)
     suggested = np.where(settled[at], labels[at], suggested).astype(np.int32)
     reason = np.where(settled, -1, _reasons(rows, at[np.isnan(probabilities.of_label)], labels)).astype(np.int8)
-    against = np.where(settled[at], 0, _against(evidence, labels[at], joint.confident)).astype(np.uint8)
+    against = np.where(settled[at], 0, _evidence(evidence, labels[at], joint.confident)).astype(np.uint8)
     return Examined(
         table=table,
         request=request,
@@ -311,7 +311,7 @@ def _settled(
     return settled[rows.place] & rows.ok & (labels >= 0) & (rows.embedding_problem == 0)
 
 
-def _place(request: LabelsRequest, table: Table) -> str:
+def _location(request: LabelsRequest, table: Table) -> str:
     """Return where the labels are stored, for messages."""
     if request.labelled is not None:
         return f"{request.labelled}, of rows of {table.path}"
@@ -353,7 +353,7 @@ def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
         )
 
 
-def _against(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _evidence(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Return the evidence against each label, shape (N,), a sum of ``WITNESSES``."""
     other = labels[evidence.copy.clip(0)]
     against = np.where(evidence.probe != labels, PROBE, 0)

@@ -169,11 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a GET request."""
-        self._send(*(self._refused() or self._answer(None)))
+        self._send(*(self._refusal() or self._answer(None)))
 
     def do_POST(self) -> None:
         """Accept a decision from the page itself; other origins are refused."""
-        self._send(*(self._refused() or self._sent()))
+        self._send(*(self._refusal() or self._sent()))
 
     def __getattr__(self, name: str) -> Any:
         """Return a handler that refuses any other method without reading the body."""
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._send(HTTPStatus.METHOD_NOT_ALLOWED, JSON, problem("only GET and POST"), {"Allow": "GET, POST"})
 
-    def _refused(self) -> Answer | None:
+    def _refusal(self) -> Answer | None:
         """Return the error for a request without the token; None for valid requests."""
         if self.headers.get_all("Host", []) not in [[host] for host in self.server.hosts]:
             return HTTPStatus.FORBIDDEN, JSON, problem("this server only answers on 127.0.0.1")

@@ -185,14 +185,14 @@ def test_the_codes_of_what_was_checked_are_not_read_again():
 class Swapped(DeviceJpegs):
     """A decoder that takes red for blue."""
 
-    def _pictures(self, coded):
-        return [picture.flip(0) for picture in super()._pictures(coded)]
+    def _decoded(self, coded):
+        return [picture.flip(0) for picture in super()._decoded(coded)]
 
 
 class Broken(DeviceJpegs):
     """A decoder that is missing."""
 
-    def _pictures(self, coded):
+    def _decoded(self, coded):
         raise RuntimeError("no decoder was built in\nat a place")
 
 

@@ -4,7 +4,7 @@ from synthetic import kinds
 
 from scoring.relative import fit
 from scoring.relative.columns import FITTED, LOCAL
-from scoring.relative.fit import fit_dataset, in_turns, line_up
+from scoring.relative.fit import fit_dataset, similarity_order, tournament_ranks
 from scoring.relative.space import centred, mean_of
 
 
@@ -14,7 +14,7 @@ def units_of(rows):
 
 def test_similar_rows_stand_next_to_each_other():
     rows, kind = kinds(n=200, spread=0.2)
-    neighbours = kind[line_up(units_of(rows))]
+    neighbours = kind[similarity_order(units_of(rows))]
     assert (neighbours[1:] != neighbours[:-1]).sum() == len(set(kind)) - 1
 
 
@@ -22,8 +22,8 @@ def test_similar_rows_stand_next_to_each_other():
 def test_the_first_to_go_is_the_highest_of_its_neighbours_in_line(block):
     rows, _ = kinds(n=256)
     units, values = units_of(rows), np.random.default_rng(0).uniform(0, 0.5, 256)
-    dropped = np.argsort(-in_turns(values, values, units))[: 256 // block]
-    blocks = line_up(units).reshape(-1, block)
+    dropped = np.argsort(-tournament_ranks(values, values, units))[: 256 // block]
+    blocks = similarity_order(units).reshape(-1, block)
     assert set(dropped) == set(blocks[np.arange(len(blocks)), values[blocks].argmax(1)])
 
 
@@ -32,7 +32,7 @@ def test_a_kind_that_is_all_hard_loses_the_share_of_all(share):
     rows, kind = kinds(n=240, spread=0.2)
     hard = kind == kind[0]
     values = np.random.default_rng(1).uniform(0, 0.2, 240) + np.where(hard, 0.3, 0)
-    dropped = np.argsort(-in_turns(values, values, units_of(rows)))[: round(share * 240)]
+    dropped = np.argsort(-tournament_ranks(values, values, units_of(rows)))[: round(share * 240)]
     assert np.isin(dropped, np.flatnonzero(hard)).sum() == pytest.approx(share * hard.sum(), abs=3)
 
 
@@ -42,16 +42,16 @@ def test_junk_goes_first_and_wins_against_no_image():
     values[::4] = np.linspace(0.51, 1, 25)
     image = np.arange(100) % 4 != 0
     units = units_of(rows)
-    out = in_turns(values, values, units)
+    out = tournament_ranks(values, values, units)
     assert (out[~image] == values[~image]).all()
     assert sorted(out[image]) == pytest.approx(0.5 * (np.arange(75) + 0.5) / 75)
-    assert (out[image] == in_turns(values[image], values[image], units[image])).all()
+    assert (out[image] == tournament_ranks(values[image], values[image], units[image])).all()
 
 
 def test_of_many_rows_a_draw_is_clustered(monkeypatch):
     monkeypatch.setattr(fit, "LINED_UP", 60)
     rows, kind = kinds(n=500, spread=0.2)
-    line = line_up(units_of(rows))
+    line = similarity_order(units_of(rows))
     assert sorted(line) == list(range(500))
     assert (np.diff(kind[line]) == 0).mean() > 0.95  # by chance one in six
 
@@ -59,7 +59,7 @@ def test_of_many_rows_a_draw_is_clustered(monkeypatch):
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_few_rows(n):
     units = units_of(kinds(n=20)[0])[:n]
-    assert len(set(in_turns(np.zeros(n), np.zeros(n), units).tolist())) == n
+    assert len(set(tournament_ranks(np.zeros(n), np.zeros(n), units).tolist())) == n
 
 
 def test_the_rows_of_a_dataset_go_in_turns():

@@ -72,7 +72,7 @@ class PartOf:
             near = np.flatnonzero(np.maximum(fits[0][0], fits[1][0]) >= LIKELY)
             plain = as_they_are(turned[query[near]], self.signatures[row[near]])
             alike = near[plain >= self._least]
-            _raise(best, seen, alike, plain[plain >= self._least].astype(np.float32), np.full(len(alike), number))
+            _update_best(best, seen, alike, plain[plain >= self._least].astype(np.float32), np.full(len(alike), number))
             rest = np.ones(len(row), bool)
             rest[alike] = False
             better = np.maximum(LIKELY, np.maximum(fits[0][0], fits[1][0]))  # the other way fits no better in the end
@@ -86,7 +86,7 @@ class PartOf:
                     fit = refine(wholes[container[at]], parts[part[at]], start, least_cosine=self.threshold - ROOM)
                     ok = _large(fit.edges)
                     looks = look_codes(number, fit.edges[ok], holds=bool(holds))
-                    _raise(best, seen, at[ok], fit.cosine[ok].astype(np.float32), looks)
+                    _update_best(best, seen, at[ok], fit.cosine[ok].astype(np.float32), looks)
         return Links(query, row, best, seen)
 
     def _measured(
@@ -115,7 +115,7 @@ def _large(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.asarray((edges[:, 1::2] - edges[:, 0::2] >= SMALLEST * STEPS).all(axis=1))
 
 
-def _raise(
+def _update_best(
     best: NDArray[np.float32],
     seen: NDArray[np.int32],
     at: NDArray[np.int64],

@@ -167,7 +167,7 @@ class OfColour(Passing):
             apart = np.abs(light.values[links.query] - other.values[links.row])
             agree &= ~known | (apart <= LIGHT)
         if self.closely:
-            agree &= ~(_is_of_several(side, links.query) | _is_of_several(self.rows, links.row))
+            agree &= ~(_has_siblings(side, links.query) | _has_siblings(self.rows, links.row))
             if ORIENTATIONS[view.name] == 0:
                 agree &= ~are_two_drawings(side, links.query, self.rows, links.row)
         return agree
@@ -175,7 +175,7 @@ class OfColour(Passing):
 
 def are_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Marked:
     """Return which of P pairs are drawings, both stored without loss, shape (P,)."""
-    first, second = _drawn(side, query), _drawn(rows, row)
+    first, second = _drawing_measures(side, query), _drawing_measures(rows, row)
     pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
     colours = np.maximum(first[COLOURS], second[COLOURS])
     drawn: Marked = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
@@ -187,13 +187,13 @@ def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Mark
 
     Copies of a drawing have equal measures; a figure in another posture or a page with other words has not.
     """
-    first, second = _drawn(side, query), _drawn(rows, row)
+    first, second = _drawing_measures(side, query), _drawing_measures(rows, row)
     same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
     differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
     return are_drawings(side, query, rows, row) & same_size & differ
 
 
-def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
+def _drawing_measures(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
     """Return the measures that identify drawings for rows (P,), shape (P,) each; NaN if absent, or lossy."""
     formats = rows.names.get("format")
     exact = np.zeros(len(at), bool)
@@ -207,7 +207,7 @@ def _drawn(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _is_of_several(rows: Rows, at: Places) -> Marked:
+def _has_siblings(rows: Rows, at: Places) -> Marked:
     """Return a mask of the rows (P,) from a file of several images.
 
     A JPEG is not counted, since cameras add previews and other views of the same photograph.

@@ -232,7 +232,7 @@ class NearVector(Search):
             return joined([])
         vectors = others[some] if others.dtype == self.vectors.dtype else unit(others[some]).astype(self.vectors.dtype)
         links = [self.index.search(view.apply(vectors), among) for view in self.views]
-        best_links = best_of([_seen(number, each) for number, each in enumerate(links)])
+        best_links = best_of([_links_of_view(number, each) for number, each in enumerate(links)])
         return Links(some[best_links.query], best_links.row, best_links.similarity, best_links.view)
 
     def search_rows(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> list[Links]:
@@ -246,7 +246,7 @@ class NearVector(Search):
                 near = self.index.search_rows(rows, among, first=first)
             else:
                 near = self.index.search(view.apply(self.vectors[rows]), among, first=first)
-            parts.append(_seen(number, near))
+            parts.append(_links_of_view(number, near))
         return parts
 
     def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
@@ -262,7 +262,7 @@ class NearVector(Search):
         return Links(query, row, best, seen)
 
 
-def _seen(view: int, near: Near) -> Links:
+def _links_of_view(view: int, near: Near) -> Links:
     """Return links from matches in a view."""
     return Links(near.query, near.row, near.similarity, np.full(len(near), view, np.int8))
 

@@ -67,7 +67,7 @@ class Surroundings:
         bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
         cosine = np.full(neighbours.shape, -np.inf)
         row, column = np.nonzero(neighbours >= 0)
-        cosine[row, column] = self._no_copies(bare, at[row], bare, at[neighbours[row, column]])
+        cosine[row, column] = self._content_without_copies(bare, at[row], bare, at[neighbours[row, column]])
         crowds = np.full(len(at), CAREFUL) if few else _crowding(cosine)
         self.most = max(LEAST, float(np.quantile(crowds, CROWDED))) if len(at) else CAREFUL
         crowding = np.zeros(len(vectors))
@@ -85,7 +85,7 @@ class Surroundings:
         along, length = self._against_mean(vectors)
         bare = Side(vectors, signatures, along, length, np.zeros(len(vectors)))
         row = np.repeat(np.arange(len(vectors)), near.shape[1])
-        cosine = self._no_copies(bare, row, self.side, near.ravel()).reshape(near.shape)
+        cosine = self._content_without_copies(bare, row, self.side, near.ravel()).reshape(near.shape)
         crowds = np.full(len(vectors), CAREFUL) if len(self.at) < FEWEST else _crowding(cosine)
         return Side(vectors, signatures, along, length, crowds.clip(LEAST, self.most))
 
@@ -112,7 +112,9 @@ class Surroundings:
         content = self.content(side, a, two, b)
         return np.stack([content, signature, np.maximum(*around), np.minimum(*around)], 1), seen
 
-    def _no_copies(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _content_without_copies(
+        self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
         """Return ``content`` of pairs, but -inf for copies, which would count as density."""
         signature, _ = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         return np.where(signature >= COPY, -np.inf, self.content(side, a, two, b))

@@ -95,7 +95,7 @@ def find_stars(
         stay = work.settle(taken)
         open_rows[stay] = False
         stars.owner[stay] = stay
-        work.take_away(stay, open_rows & free)
+        work.assign_copies(stay, open_rows & free)
         open_rows[stars.owner != NOBODY] = False
         size = min(size * 2, largest)
         compared(at, len(order))
@@ -133,18 +133,18 @@ class _Round:
         left, the first half is decided first, and its copies in the other half are assigned.
         """
         if len(rows) <= FEW:
-            return self._later_of_few(rows)
-        later = self._later(rows)
+            return self._copies_among_few(rows)
+        later = self._copies_of_earlier(rows)
         stay, left = [rows[~later]], rows[later]
-        left = self._without(stay[0], left)
+        left = self._not_copies(stay[0], left)
         half = len(left) if len(left) <= len(rows) // 2 else len(left) // 2
         while len(left):
             stay.append(self.settle(left[:half]))
-            left = self._without(stay[-1], left[half:])
+            left = self._not_copies(stay[-1], left[half:])
         together = np.concatenate(stay)
         return together[np.argsort(self.place[together])]
 
-    def take_away(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
+    def assign_copies(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
         """Assign every row in the mask (N,) that is a copy of a kept row to the first such row.
 
         The first of several finders that link the pair is recorded. An earlier owner is only replaced by a preferred
@@ -158,14 +158,14 @@ class _Round:
             sooner = (mine == old) & (number < self.stars.finder[links.row])
             self.stars.drop(links.take((had == NOBODY) | (mine < old) | sooner), number)
 
-    def _without(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _not_copies(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows that are not copies of the kept rows."""
         if not len(left):
             return left
-        self.take_away(stay, self._mask(left))
+        self.assign_copies(stay, self._mask(left))
         return left[self.stars.owner[left] == NOBODY]
 
-    def _later(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _copies_of_earlier(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return a mask of the rows (R,) that may be dropped and are copies of an earlier one."""
         later = np.zeros(len(self.place), bool)
         for search in self.searches:
@@ -173,7 +173,7 @@ class _Round:
             later[links.row[self.place[links.query] < self.place[links.row]]] = True
         return (later & self.free)[rows]
 
-    def _later_of_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _copies_among_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the same for few rows, from all their pairs."""
         among = self._mask(rows)
         linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
@@ -187,7 +187,7 @@ class _Round:
         for at in range(len(rows)):
             if stays[at]:
                 stays[at + 1 :] &= ~linked[at, at + 1 :]
-        self.take_away(rows[stays], self._mask(rows[~stays]))
+        self.assign_copies(rows[stays], self._mask(rows[~stays]))
         return rows[self.stars.owner[rows] == NOBODY]
 
     def _mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

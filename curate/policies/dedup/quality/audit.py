@@ -149,7 +149,7 @@ def _strata(
         inside = rows[mask]
         distance = outward * alike[mask].astype(np.float64)
         order = np.argsort(distance, kind="stable")
-        for number, part in enumerate(_cut(distance[order], MOST_STRATA[side]), 1):
+        for number, part in enumerate(_slices(distance[order], MOST_STRATA[side]), 1):
             members = inside[order[part]]
             ends = [_shortest(similarity[members[at]]) for at in (0, -1)]
             least, most = ends if side == DROPPED else ends[::-1]
@@ -157,7 +157,7 @@ def _strata(
     return out
 
 
-def _cut(values: NDArray[np.float64], most: int) -> list[slice]:
+def _slices(values: NDArray[np.float64], most: int) -> list[slice]:
     """Return up to ``most`` slices of ascending values, each half as large as the next, without splitting ties."""
     n = len(values)
     parts = min(most, 1 + max(0, int(np.log2(max(n, 1) / FEWEST)))) if n else 0

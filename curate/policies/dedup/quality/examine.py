@@ -268,7 +268,7 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
     rows, stars, outside = duplicates.rows, duplicates.stars, duplicates.outside
     stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & (duplicates.to_review | request.report_only))))
     queried = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_QUERIED]]
-    parts = [_dropped(stars, outside, judged), *_nearly(rows, duplicates.order, stay, queried, request, judged)]
+    parts = [_dropped(stars, outside, judged), *_near_misses(rows, duplicates.order, stay, queried, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
     a, b, similarity = (np.concatenate([part[i] for part in parts]) for i in (1, 2, 3))
     low, high = np.minimum(a, b), np.maximum(a, b)
@@ -294,7 +294,7 @@ def _dropped(stars: Stars, outside: NDArray[np.bool_], judged: Mapping[str, floa
     return names[gone], stars.owner[gone], gone, stars.similarity[gone].astype(np.float32)
 
 
-def _nearly(
+def _near_misses(
     rows: Rows,
     order: NDArray[np.int64],
     stay: NDArray[np.int64],
