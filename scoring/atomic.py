@@ -14,7 +14,7 @@ from scoring.errors import InputError
 from scoring.system import CREATE, RENAMES_OPEN_FILES
 from scoring.temporaries import folder_lock, hold_if_free, make_held, sweep, temporary_stem
 
-# The system's errors when the place is at fault, not the program; other errors are bugs.
+# Errors of the system due to the path or disk; other errors are bugs.
 PLACE_ERRORS: dict[int, str] = {
     errno.ENOSPC: "the disk is full; free some space or choose another folder",
     errno.EDQUOT: "the disk quota is used up; free some space or choose another folder",
@@ -112,7 +112,7 @@ class Atomic:
     path: Path
     overwrite: bool
     temporary: Path
-    _held: int  # closed last: what is sealed without its name is still ours
+    _held: int  # closed last, which unlocks the temporary
 
     def seal(self) -> None:
         """Flush to disk and close; what is complete keeps its temporary name."""
@@ -220,7 +220,7 @@ class AtomicFile(Atomic):
 
     def discard(self) -> None:
         """Remove the temporary file; the final name is not touched."""
-        with suppress(OSError):  # the flush inside close may meet the same full disk again
+        with suppress(OSError):  # closing flushes, which may fail again on a full disk
             self._file.close()
         if not RENAMES_OPEN_FILES:
             self._let_go()
@@ -294,7 +294,7 @@ def commit_together(files: Sequence[Atomic]) -> None:
             file.discard()
     with place_errors(last.path):
         for folder in {file.path.parent for file in files} if others else ():
-            sync_folder(folder)  # or a cut of power would bring temporaries back
+            sync_folder(folder)  # else temporaries could reappear after a power failure
 
 
 def sweep_outputs(paths: Sequence[Path]) -> None:

@@ -99,7 +99,7 @@ def replace_folder(path: Path, new: Path) -> None:
     """Replace an existing folder by a new one; the old one gets its name back on failure."""
     if exchange(path, new):
         sync_folder(path.parent)
-        shutil.rmtree(new, ignore_errors=True)  # under its temporary name: what is kept is swept
+        shutil.rmtree(new, ignore_errors=True)  # under its temporary name, so that leftovers are removed later
         return
     old = path.with_name(f".{path.name[:120]}.{secrets.token_hex(4)}.old")
     path.rename(old)

@@ -19,9 +19,9 @@ from scoring.settings import parse_settings
 from scoring.shipped_networks import NETWORKS, SamePaddedConv
 from scoring.small_networks import CIFAR_RESNETS, ENCODERS, SMALL_NETWORKS, with_small_stem
 
-SAFE_FILE = "model.safetensors"  # on the hub, next to a pickle
-ANSWER = 10.0  # seconds that the hub may take to answer
-PUBLISHED_CLASSES = 1000  # of ImageNet
+SAFE_FILE = "model.safetensors"  # name of the weights on the hub without a pickle
+ANSWER = 10.0  # seconds to wait for the hub
+PUBLISHED_CLASSES = 1000  # number of ImageNet classes
 # keywords of timm's that only shape a network, and the values that they take: words, whether, or from one number to
 # another; its other keywords read files or the network
 BACKBONE_OPTIONS: dict[str, tuple[Any, ...]] = {
@@ -212,7 +212,7 @@ def fetched_before(name: str) -> dict[str, Any]:
     try:
         with urlopen(request, timeout=ANSWER):  # noqa: S310
             return {}
-    except HTTPError:  # it answers
+    except HTTPError:  # the hub answers
         return {}
     except URLError as error:
         raise OSError(f"{constants.ENDPOINT} does not answer: {error.reason}") from None
@@ -293,7 +293,7 @@ def published_shapes(name: str, options: Mapping[str, Any] | None = None) -> dic
 
 def pads_same(conv: nn.Conv2d) -> bool:
     """Return whether a convolution pads as in TensorFlow, depending on the input size."""
-    layers = sys.modules.get("timm.layers")  # a network of timm's is there only where timm was imported
+    layers = sys.modules.get("timm.layers")  # None if timm was not imported, so the network is not timm's
     return isinstance(conv, SamePaddedConv) or (layers is not None and isinstance(conv, layers.Conv2dSame))
 
 

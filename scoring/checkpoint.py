@@ -25,7 +25,7 @@ from scoring.packaged import COUNTER, hash_tensors
 from scoring.published import load_published
 
 FORMAT = 1
-OF_PARTS = 2  # the format of a model of several backbones
+OF_PARTS = 2  # format number for models of several backbones
 SHIPPED = Path(__file__).parent / "checkpoints"
 FIT = "fit"  # the part of a card, and the start of the names of tensors, that curate fit adds to a model
 REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
@@ -177,7 +177,7 @@ def write_checkpoint(
 def read_header(path: str | Path) -> dict[str, Any]:
     """Return the card of a checkpoint without reading its weights; InputError if it is no readable checkpoint."""
     path = Path(path)
-    if Path(path).exists() and not Path(path).is_file():  # a FIFO would be waited for
+    if Path(path).exists() and not Path(path).is_file():  # reading a FIFO would block
         raise InputError(f"{path} is not a checkpoint: expected a .safetensors file, got a folder, a device or a pipe")
     try:
         with safe_open(path, "pt") as file:
@@ -239,7 +239,7 @@ def load_model(name: str | Path = DEFAULT) -> tuple[ScoringModel, dict[str, Any]
     header, tensors = read_checkpoint(path)
     tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{FIT}.")}
     spec = _spec(path, header)
-    with torch.device("meta"):  # a card that names a giant costs no memory before its weights are seen to fit
+    with torch.device("meta"):  # no memory for a huge network in an untrusted card before its weights are checked
         empty = ScoringModel(spec)
     expected = {key: value.shape for key, value in stored_names(empty).items()}
     shapes = {key: value.shape for key, value in tensors.items()}

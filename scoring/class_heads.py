@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 WIDEST = 65536
-WIDEST_INSIDE = 8192  # of a layer between two others, whose weights are their product
+WIDEST_INSIDE = 8192  # maximal width of a hidden layer
 MOST_SAMPLES = 1024
-LARGEST_SCALE = 1e9  # in float32 a larger factor gives infinite scores, and a smaller one than its inverse zeros
+LARGEST_SCALE = 1e9  # beyond this factor, or its inverse, float32 scores become infinite or zero
 ENTROPY = {"unc_<method>_entropy": Column("entropy of the predicted distribution over classes", "nats", "less certain")}
 SPREAD = {
     "unc_<method>_jsd": Column(

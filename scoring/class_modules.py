@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SEED = 0
-BLOCK = 1 << 24  # logits that are there at once
+BLOCK = 1 << 24  # logits in memory at once
 LEAST_VARIANCE = 1e-3  # of the diagonal of HET-XL (Collier et al. 2023's code)
-TEMPERATURES = (0.3, 3.0)  # between which HET-XL learns its own (too)
+TEMPERATURES = (0.3, 3.0)  # bounds of the learned temperature of HET-XL (the same source)
 
 
 def mean_log_probability(logits: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class HetXLHead(nn.Module):
         self.factor = nn.Linear(width, dim * rank)
         self.diagonal = nn.Linear(width, dim)
         self.out = nn.Linear(dim, classes)
-        self.warmth = nn.Parameter(torch.zeros(()))  # of the temperature, between its bounds
+        self.warmth = nn.Parameter(torch.zeros(()))  # logit of the temperature's position between its bounds
         generator = _generator()
         self.register_buffer("of_rank", torch.randn(samples, rank, generator=generator), persistent=False)
         self.register_buffer("of_each", torch.randn(samples, dim, generator=generator), persistent=False)
@@ -183,7 +183,7 @@ class SNGPHead(nn.Module):
         self.register_buffer("weight", torch.randn(n_random, width, generator=generator) / length)
         self.register_buffer("phase", 2 * math.pi * torch.rand(n_random, generator=generator))
         self.register_buffer("precision", ridge * torch.eye(n_random))
-        self._factor: Tensor | None = None  # of the precision, once it is needed
+        self._factor: Tensor | None = None  # Cholesky factor of the precision, computed on demand
 
     def random_features(self, features: Tensor) -> Tensor:
         """Return phi, shape (N, F), float32."""

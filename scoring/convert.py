@@ -22,11 +22,11 @@ from scoring.file_digest import file_sha256
 from scoring.heads import UncertaintyHeadSpec
 from scoring.model import ModelSpec, ScoringModel
 
-HEAD = "losspred"  # what the converted head is called
+HEAD = "losspred"  # name of the converted head
 MODULE = re.compile(r"unc_module\.unc_module\.([0-9]{1,3})\.(weight|bias)")
 MOST_ENTRIES = 100_000
-LONGEST_NAME = 200  # of an architecture
-LARGEST = 1e15  # number that a card takes over; whole ones in a file have no bound
+LONGEST_NAME = 200  # maximal length of an architecture's name
+LARGEST = 1e15  # largest number copied into a card; integers in a file are unbounded
 MOST_PICKLE = 64 << 20  # bytes of a file's pickle; a model's with thousands of tensors is below one megabyte
 
 
@@ -56,7 +56,7 @@ def convert(
     if name is None:
         raise InputError(f"{path} does not record which model it holds; pass its timm name as {option}")
     head = _head_shape(path, weights)
-    with torch.device("meta"):  # no memory before the weights are seen to fit
+    with torch.device("meta"):  # no memory before the weights are checked
         empty = create_backbone(name)
         name = canonical_name(empty) or name
         preprocessing = published_preprocessing(empty)

@@ -10,7 +10,7 @@ from scoring.scorers import CROPS
 if TYPE_CHECKING:
     from torch import Tensor
 
-SHARE = 0.75  # of the side that a crop shows
+SHARE = 0.75  # share of the side in a crop
 
 
 def ten_crops(pixels: "Tensor") -> "Tensor":

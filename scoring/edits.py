@@ -15,8 +15,8 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
 from scoring.lookup import lookup
 
-SAVED_QUALITY = 90  # of JPEG, wherever an edit does not say otherwise
-MOST_PIXELS = 2_000_000  # of the images that are edited; larger ones are made smaller first
+SAVED_QUALITY = 90  # JPEG quality, unless the edit states another
+MOST_PIXELS = 2_000_000  # larger images are reduced before editing
 MOST_SIDE = 8192  # pixels; a border must not take it past what JPEG and WebP can hold
 _WORDS = ("SAMPLE", "SALE 50%", "HELLO WORLD", "2019-07-14", "PREVIEW")
 _YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
@@ -60,9 +60,9 @@ def edited(name: str, image: Picture, seed: int) -> bytes:
     edit = lookup(EDITS, name, kind="edit")
     if image.mode != "RGB" or not all(image.size):
         raise ValueError(f"expected an RGB image with pixels, got {image.mode} of {image.size}")
-    # edits of one image must not share their random numbers, or every crop would take the same corner
+    # edits of an image need different random numbers, or every crop would take the same corner
     generator = np.random.default_rng([seed, *name.encode()])
-    out = edit.change(image, generator).copy()  # saving writes to the image, which other threads may be saving, too
+    out = edit.change(image, generator).copy()  # saving modifies the image, which other threads may be saving
     buffer = io.BytesIO()
     options = {} if edit.format == "PNG" else {"quality": edit.quality}
     out.save(buffer, edit.format, **options)

@@ -25,7 +25,7 @@ from scoring.shipped_networks import same_padding
 
 STEP = 32  # images; of 8 to 64 the fastest for small backbones, and level for large ones
 ALIKE = 1e-3  # relative error of features that folding may make, in float32
-NEAR = 0.1  # and bfloat16 after it; EfficientNet-Lite0 0.026, trio 0.011 (autocast: the same)
+NEAR = 0.1  # relative error allowed in bfloat16; EfficientNet-Lite0 has 0.026, trio 0.011 (autocast: the same)
 FUSED: dict[type[nn.Module], tuple[str, list[float]]] = {
     nn.ReLU: ("relu", []),
     nn.ReLU6: ("hardtanh", [0.0, 6.0]),
@@ -133,7 +133,7 @@ def for_inference(model: ScoringModel, device: torch.device, precision: str) -> 
 def _with_packed_convolutions(backbone: nn.Module, size: int, dtype: torch.dtype) -> nn.Module:
     """Return a backbone with packed convolutions for images of ``size``, or the backbone unchanged."""
     generator = torch.Generator().manual_seed(0)
-    with torch.inference_mode(False), torch.no_grad():  # inference tensors count no changes in place
+    with torch.inference_mode(False), torch.no_grad():  # inference tensors have no version counter
         image = torch.randn(1, 3, size, size, generator=generator).contiguous(memory_format=torch.channels_last)
         expected = backbone(image)
         folded = folded_alike(backbone, image)
@@ -148,7 +148,7 @@ def _with_packed_convolutions(backbone: nn.Module, size: int, dtype: torch.dtype
             RuntimeError,
             TypeError,
             ValueError,
-        ):  # a processor, a torch or a layer that this is not for
+        ):  # unsupported processor, torch version or layer
             return backbone
 
 
@@ -168,7 +168,7 @@ def followers(backbone: nn.Module, image: Tensor, kinds: tuple[type[nn.Module], 
 
     Other readers of that output are not detected: compare the changed backbone with the original.
     """
-    producers: dict[int, tuple[nn.Module, Tensor, int]] = {}  # the tensors are held, so that no number is used twice
+    producers: dict[int, tuple[nn.Module, Tensor, int]] = {}  # keeps the tensors, so that no id is reused
     pairs: list[tuple[Any, Any]] = []
 
     def gave(module: nn.Module, _: Any, out: Tensor) -> None:
@@ -176,7 +176,7 @@ def followers(backbone: nn.Module, image: Tensor, kinds: tuple[type[nn.Module], 
 
     def reads(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         conv, out, version = producers.get(id(inputs[0]), (module, inputs[0], -1))
-        if out._version == version:  # nothing was added to it in place
+        if out._version == version:  # the tensor was not changed in place
             pairs.append((conv, module))
 
     hooks = [layer.register_forward_hook(gave) for layer in backbone.modules() if isinstance(layer, nn.Conv2d)]
@@ -257,7 +257,7 @@ class PackedBackbone(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Return features, shape (N, D), float32, for normalised images (N, 3, H, W)."""
         read = images.to(self.dtype, memory_format=torch.channels_last)
-        with torch.autocast("cpu", enabled=False):  # each layer has its precision
+        with torch.autocast("cpu", enabled=False):  # layers have explicit dtypes
             return self.backbone.forward_head(self.backbone.forward_features(read).float(), pre_logits=True)
 
 

@@ -79,7 +79,7 @@ class GaussiansHead(nn.Module):
     Source: Zhou et al. 2022 (UMM), sec. 3.1 and 4.3.2.
     """
 
-    BOUND = 4.0  # of the logarithm of a variance, on either side of a fresh head's
+    BOUND = 4.0  # largest change of a log variance from its initial value
 
     def __init__(self, width: int, dim: int, branches: int) -> None:
         super().__init__()

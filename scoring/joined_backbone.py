@@ -15,7 +15,7 @@ from scoring.packaged import PackagedWeights, packaged_from_json
 
 MOST_PARTS = 4
 WIDEST_EMBEDDING = 8192
-PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded square: each part normalises on its own
+PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded square: each part has its normalisation
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ETA = 0.001  # that share
+ETA = 0.001  # trust coefficient: step relative to the norm of the weights
 
 
 class LARS(torch.optim.Optimizer):

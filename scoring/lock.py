@@ -60,7 +60,7 @@ def hold_folder(folder: Path, *, known_as: object = None) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # the caller that held it is done, and took it away between our opening and our locking
+        os.close(handle)  # the previous holder removed the file between opening and locking
 
 
 def hold_beside(folder: Path, *, known_as: object = None) -> "BaseFileLock":
@@ -78,7 +78,7 @@ def hold_beside(folder: Path, *, known_as: object = None) -> "BaseFileLock":
             held.acquire(blocking=False)
         except Timeout:
             raise _lock_error(folder if known_as is None else known_as, "another process") from None
-        _create(folder)  # the process that held it may have renamed or removed it
+        _create(folder)  # the previous holder may have renamed or removed the folder
     return held
 
 
@@ -95,7 +95,7 @@ def _open_lock(folder: Path) -> int:
             raise InputError(f"expected a file at {path}, got a link; it was not changed: choose another --out")
         try:
             return os.open(path, flags, 0o666)
-        except FileNotFoundError:  # the folder was taken away since
+        except FileNotFoundError:  # the folder was removed meanwhile
             _create(folder)
             return os.open(path, flags, 0o666)
 

@@ -2,7 +2,7 @@
 
 from scoring.errors import InputError
 
-LARGEST = 1 << 15  # image, in pixels a side
+LARGEST = 1 << 15  # largest side of an image, in pixels
 
 
 def map_of_decoder(size: int) -> tuple[int, int]:

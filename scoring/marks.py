@@ -5,7 +5,7 @@ from typing import Self
 
 from scoring.atomic import place_errors
 
-DECODING = ".decoding-"  # and the number of a group of images
+DECODING = ".decoding-"  # followed by the number of a group of images
 
 
 def decoding_path(folder: Path, number: int) -> Path:
@@ -25,7 +25,7 @@ class Marks:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._there: dict[int, bool] = {}  # number -> whether a process had died at it
+        self._there: dict[int, bool] = {}  # number -> whether an earlier process died in that group
 
     def begin(self, number: int) -> bool:
         """Mark a group; return whether its images must be decoded in separate processes. May raise InputError."""

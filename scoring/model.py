@@ -18,7 +18,7 @@ from scoring.joined_backbone import PLAIN_MEAN, PLAIN_STD, JoinedBackbone, PartS
 from scoring.scorers import CROPS, HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
-DROPOUT_SEED = 0  # of repeated passes: each batch draws alike, whatever was drawn before
+DROPOUT_SEED = 0  # fixed for repeated passes, so that every batch uses the same masks
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class ScoringModel(nn.Module):
 
     mean: Tensor
     std: Tensor
-    quick: nn.Module | None  # gives the features sooner on the device where it runs; see scoring.folded
+    quick: nn.Module | None  # faster backbones on this device; see scoring.folded
 
     def __init__(self, spec: ModelSpec, *, backbone: nn.Module | None = None) -> None:
         """Build the model; ``backbone`` is used instead of a new one."""

@@ -6,7 +6,7 @@ from scoring.errors import InputError
 
 DEFAULT = "world"
 PREFIX = "timm:"
-FILE = "@"  # between the name and a file of weights; no name of timm's holds it
+FILE = "@"  # separates the name from a file of weights; not in timm's names
 
 
 def is_published(name: str | Path) -> bool:

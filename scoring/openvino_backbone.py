@@ -72,7 +72,7 @@ class OpenvinoBackbone(nn.Module):
             "INFERENCE_PRECISION_HINT": HINTS[precision],
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # decoding threads want the same cores
+            "ENABLE_CPU_PINNING": False,  # decoding threads use the same cores
         }
         try:
             with torch.no_grad(), warnings.catch_warnings():
@@ -80,11 +80,11 @@ class OpenvinoBackbone(nn.Module):
                 example = torch.zeros(1, *shape[1:])
                 traced = torch.jit.trace(
                     ChannelsLast(backbone), example, check_trace=False
-                )  # checked below, by numbers
+                )  # the features are compared below
                 graph = openvino.convert_model(traced, example_input=example)
             graph.reshape({0: shape})
             self.request: Any = openvino.Core().compile_model(graph, "CPU", settings).create_infer_request()
-        except Exception as error:  # of any kind: what a tracer meets in an untrusted network
+        except Exception as error:  # tracing untrusted networks can raise any exception
             text = " ".join(str(error).split())[:200]
             raise InputError(f"openvino cannot run {type(backbone).__name__} ({text}); leave out --backend") from None
         require_alike(backbone, self, side, precision)

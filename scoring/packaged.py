@@ -24,9 +24,9 @@ from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
 CACHE_FOLDER = "CURATE_CACHE"  # the environment's name for another cache folder
-MOST_BYTES = 2 << 30  # of a package's file
+MOST_BYTES = 2 << 30  # maximal size of a package's file
 LONGEST_NAME = 200
-COUNTER = "num_batches_tracked"  # of batch normalisation: no weight, and not in every file
+COUNTER = "num_batches_tracked"  # a counter of batch normalisation, which some files lack
 HEADER_ROOM = 1 << 20  # bytes that the names and shapes in a converted file may take
 
 
@@ -122,7 +122,7 @@ def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: st
     try:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         values = [value for key, value in state.items() if not str(key).endswith(COUNTER)]
-    except Exception as error:  # of any kind: the bytes may be untrusted
+    except Exception as error:  # untrusted bytes can raise any exception
         text = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(f"{name} cannot be read safely ({text}); expected tensors by name") from None
     ours = {key: shape for key, shape in expected.items() if not key.endswith(COUNTER)}

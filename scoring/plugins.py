@@ -27,7 +27,7 @@ def plugins(group: str) -> "dict[str, EntryPoint]":
 @cache
 def _entry_points(group: str, paths: tuple[str, ...]) -> "EntryPoints":
     """Return the entry points of a group from the packages on ``sys.path``; takes 15 ms."""
-    from importlib.metadata import entry_points  # most commands need none
+    from importlib.metadata import entry_points  # imported on use: most commands need no plug-ins
 
     return entry_points(group=group)
 
@@ -41,7 +41,7 @@ def load_plugin(point: "EntryPoint") -> Any:
     """Return the object of an entry point; InputError if its package raises on import, or lacks the attribute."""
     try:
         return point.load()
-    except (Exception, SystemExit) as error:  # of any kind: the code is another package's
+    except (Exception, SystemExit) as error:  # code of another package can raise any exception
         text = str(error).splitlines()[0] if str(error) else "no message"
         raise InputError(
             f"{point.name!r} of {package_of(point)} cannot be loaded ({type(error).__name__}: {text}); repair or "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scoring.errors import InputError
 
-IN_MEMORY = 2 << 30  # bytes of one array; more of them live in a file that is gone when the run is
+IN_MEMORY = 2 << 30  # bytes of an array; larger ones are in a temporary file
 
 
 def space(shape: Sequence[int], kind: np.dtype[Any]) -> NDArray[Any]:

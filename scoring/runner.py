@@ -119,13 +119,13 @@ class Runner:
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"precision is fp32 or bf16 here, got {precision!r}")
         if device.type == "cuda" and precision == "fp32":
-            torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
+            torch.backends.cudnn.allow_tf32 = False  # else convolutions would use TF32 (10 instead of 23 bits)
         drops = next((name for name, scorer in self.scorers.items() if scorer.passes), None)
         if drops and backend != TORCH:
             raise InputError(f"{drops} runs the network with dropout, which {backend} leaves out; leave out --backend")
         ready = model.to(device).to(memory_format=torch.channels_last).eval()
         self.model = run_by(ready, device, precision)
-        self.group: int = getattr(self.model.quick, "padded", 1)  # images at once, filled up to it
+        self.group: int = getattr(self.model.quick, "padded", 1)  # fixed batch size, padded
         self.backend = backend
         self.device = device
         self.precision = precision

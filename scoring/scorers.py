@@ -10,13 +10,13 @@ from scoring.column import Column
 from scoring.lookup import Lazy, lookup
 
 METHOD = "<method>"
-HEAD = "head"  # what a module says of features that was trained with the scorer, and is in the checkpoint
+HEAD = "head"  # output of a trained module on the features
 HEAD_OF_PIXELS = "head of pixels"  # the same of features and the pixels in [0, 1], shape (N, 3, S, S), behind them
 TRAINED = (HEAD, HEAD_OF_PIXELS)
 FEATURES = "features"  # of the backbone, shape (N, D)
 CROPS = "crops"  # embeddings of ten crops of each image, shape (10, N, E), rows of unit length
 LOGITS = "logits"  # of the model's classifier, shape (N, C)
-TABLE = "table"  # the stored embeddings of all rows, of unit length, a NumPy array of shape (N, D), once all are there
+TABLE = "table"  # the stored embeddings of all rows, unit length, a NumPy array (N, D)
 
 
 class Scorer(Protocol):

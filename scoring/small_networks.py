@@ -18,7 +18,7 @@ def with_small_stem(resnet: Any) -> nn.Module:
     """
     old = resnet.conv1
     resnet.conv1 = nn.Conv2d(old.in_channels, old.out_channels, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(resnet.conv1.weight, mode="fan_out", nonlinearity="relu")  # as timm draws the others
+    nn.init.kaiming_normal_(resnet.conv1.weight, mode="fan_out", nonlinearity="relu")  # as timm initialises the others
     resnet.maxpool = nn.Identity()
     resnet.pretrained_cfg = {"classifier": "fc"}  # no weights of it are published
     network: nn.Module = resnet
@@ -101,7 +101,7 @@ class SimVAEResNet(Flat):
     def __init__(self, img_size: int = 32) -> None:
         super().__init__()
         pools = img_size >= POOLED_FROM
-        self.pad, self.conv1 = nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(3, STEM, 4, bias=False)  # the size stays
+        self.pad, self.conv1 = nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(3, STEM, 4, bias=False)  # same size
         self.bn1, self.act1 = nn.BatchNorm2d(STEM), nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, 1) if pools else nn.Identity()
         channels, side = STEM, -(-img_size // 2) if pools else img_size
@@ -119,5 +119,5 @@ class SimVAEResNet(Flat):
 
 
 CIFAR_RESNETS = {"resnet18_cifar": "resnet18", "resnet50_cifar": "resnet50"}  # name -> timm's, see with_small_stem
-ENCODERS: dict[str, type[Flat]] = {"mlp": MLP, "resnet_simvae": SimVAEResNet}  # built for the size of their images
+ENCODERS: dict[str, type[Flat]] = {"mlp": MLP, "resnet_simvae": SimVAEResNet}  # need the image size
 SMALL_NETWORKS = (*CIFAR_RESNETS, *ENCODERS)

@@ -19,7 +19,7 @@ try:
 except ImportError:
     resource = None
 
-_BINARY = getattr(os, "O_BINARY", 0)  # or Windows would write a line feed as two bytes
+_BINARY = getattr(os, "O_BINARY", 0)  # else Windows would write line feeds as two bytes
 # Read a file without waiting for a pipe, and without handing it to another program.
 READ = os.O_RDONLY | _BINARY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY"))
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | getattr(os, "O_CLOEXEC", 0)
@@ -27,7 +27,7 @@ APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY
 
 HAS_FLOCK = fcntl is not None
 RENAMES_OPEN_FILES = os.name != "nt"  # Windows refuses to rename or remove a file that is open
-SHARES_MEMORY = hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")  # Linux alone
+SHARES_MEMORY = hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")  # Linux only
 PASSES_SOCKETS = os.name == "posix" and HAS_FLOCK  # a child process inherits an open socket
 
 

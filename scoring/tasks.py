@@ -22,7 +22,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
-BITS: dict[torch.dtype, np.dtype[Any]] = {  # what an array holds of a tensor: numpy has no bfloat16
+BITS: dict[torch.dtype, np.dtype[Any]] = {  # dtype of the array with a tensor's bits, since NumPy lacks bfloat16
     torch.bfloat16: np.dtype(np.int16),
     torch.float32: np.dtype(np.float32),
     torch.int64: np.dtype(np.int64),

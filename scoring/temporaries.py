@@ -13,8 +13,8 @@ from pathlib import Path
 
 from scoring.system import HAS_FLOCK, open_folder, try_flock
 
-SETTLED = 2.0  # seconds after which the maker of a temporary holds its lock, where the folder cannot show it
-PATIENCE = 1.0  # seconds that a folder is waited for; another process may hold it for as long as it likes
+SETTLED = 2.0  # seconds after which the creator of a temporary has locked it, if the folder cannot be locked
+PATIENCE = 1.0  # seconds to wait for the lock of a folder
 
 
 def temporary_stem(path: Path) -> str:
@@ -43,7 +43,7 @@ def make_held(path: Path, make: Callable[[Path], int]) -> tuple[Path, int]:
     make_folder(path.parent)
     sweep(path.parent, temporary_stem(path))
     temporary = path.with_name(f"{temporary_stem(path)}{os.getpid()}.{secrets.token_hex(4)}")
-    with folder_lock(path.parent, shared=True):  # no sweep sees it before it is held
+    with folder_lock(path.parent, shared=True):  # so that no sweep sees it before it is locked
         handle = make(temporary)
         try_flock(handle)  # where nothing can be locked (Windows), files of dead processes stay
     return temporary, handle
@@ -56,12 +56,12 @@ def folder_lock(folder: Path, *, shared: bool = False, patience: float = PATIENC
     Yields whether it is locked: False if folders cannot be locked, or another process holds it for longer than
     ``patience`` seconds. Without the lock everything still works, except in a race with another process.
     """
-    if f".tmp.{os.getpid()}." in folder.name:  # a temporary of ours, which we hold already as a whole
+    if f".tmp.{os.getpid()}." in folder.name:  # a temporary folder of this process, already locked
         yield True
         return
     try:
         handle = open_folder(folder)
-    except OSError:  # the caller that makes a file there is reported why it cannot be
+    except OSError:  # creating a file there reports the error
         yield False
         return
     try:
@@ -78,7 +78,7 @@ def sweep(folder: Path, stem: str) -> None:
 
     If the folder cannot be locked meanwhile, recent ones are kept, since they may be about to be locked.
     """
-    with suppress(OSError):  # a folder that cannot be listed or written says so when the output is made
+    with suppress(OSError):  # errors are reported when the output is created
         leftovers = [path for path in folder.glob(f"{glob.escape(stem)}*") if _removable(path)]
         if not leftovers:
             return

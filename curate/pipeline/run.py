@@ -197,7 +197,7 @@ class _Run:
         """Run steps that are not up to date in a temporary folder, up to the first slow step."""
         result = PipelineResult(folder=self.folder)
         moved: dict[str, str] = {}
-        pending: set[str] = set()  # what steps that are not dry_run_steps here will write
+        pending: set[str] = set()  # outputs of steps that are skipped in the dry run
         unknown = False
         with tempfile.TemporaryDirectory(
             prefix=".pipeline.", dir=self.folder if self.folder.is_dir() else None

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 EXPANSION_ORDER = 14.0  # the lowest order at which the expansion is used
-MAX_TERMS = 13  # of the expansion; fewer at a higher order, where they fall below
+MAX_TERMS = 13  # of the expansion; fewer suffice at a higher order
 NEGLIGIBLE = Fraction(1, 10**18)
 
 
@@ -61,13 +61,13 @@ def _expansion(order: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
     for j, polynomial in enumerate(_debye_polynomials(), start=1):
         for power, c in enumerate(polynomial):
             total[power] += c * scale**j
-        at_ends = abs(sum(polynomial, Fraction(0))) + abs(polynomial[j])  # kappa = 0, and kappa without bound
+        at_ends = abs(sum(polynomial, Fraction(0))) + abs(polynomial[j])  # at kappa = 0 and as kappa goes to infinity
         if at_ends * scale**j < NEGLIGIBLE:
             break
     while total[-1] == 0:
         total.pop()
     quotient, carry = [Fraction(0)] * (len(total) - 1), Fraction(0)
-    for power in range(len(total) - 1, 0, -1):  # synthetic division by (t - 1); what is left over is Q(1)
+    for power in range(len(total) - 1, 0, -1):  # synthetic division by (t - 1); the remainder is Q(1)
         carry += total[power]
         quotient[power - 1] = carry
     slope = [power * c for power, c in enumerate(total)]
@@ -140,7 +140,7 @@ class _LogSeries(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
         q, value = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient is itself to be differentiated
+        if torch.is_grad_enabled():  # the gradient must be differentiable too
             value = ratio(q, ctx.dim)
         return grad * value / 2, None
 

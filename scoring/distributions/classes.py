@@ -16,7 +16,7 @@ from torch.distributions.constraints import Constraint
 
 from scoring.distributions import nivmf, power_spherical, vmf
 
-UNIT = 1e-3  # how far a length may be from 1
+UNIT = 1e-3  # tolerance of unit lengths
 NODES, SPAN = 96, 10.0  # of Gauss-Legendre in each part of an angle; standard deviations that they cover
 SEED = 0
 
@@ -227,7 +227,7 @@ def _mean_log1p(kappa: Tensor, alpha: Tensor, dim: int) -> Tensor:
     area = (length.abs() * share.square() * weights).flatten(-2)
     log_density = (2 * a - 1).unsqueeze(-1) * x.cos().log() + (2 * b - 1) * x.sin().log()
     density = (log_density - log_density.amax(-1, keepdim=True)).exp() * area
-    if dim == 2:  # the tangent goes one way or the other
+    if dim == 2:  # in two dimensions there are two tangent directions
         turn, of_turn = kappa.new_tensor([0.0, 1.0]), kappa.new_tensor([0.5, 0.5])
     else:
         phi = math.pi / 2 + min(math.pi / 2, SPAN / math.sqrt(dim - 1)) * points

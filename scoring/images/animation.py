@@ -6,10 +6,10 @@ from PIL import ImageFile
 from scoring.images.geometry import Pixels
 
 LEAST_CONTRAST = 4.0  # grey levels, standard deviation: an image with less is flat, as the first of a fade from black
-MOST_PICTURES = 64  # that are looked at
-MOST_PIXELS = 64_000_000  # of them together
+MOST_PICTURES = 64  # maximal number of frames examined
+MOST_PIXELS = 64_000_000  # maximal number of their pixels together
 _SHOWN = ("gif", "png", "webp", "tiff", "avif")  # formats of several images of one subject; others name a main one
-_SIDE = 128  # pixels of a side that are looked at, at most
+_SIDE = 128  # pixels per side that are sampled, at most
 
 
 def is_looked_through(name: str, n_frames: int | None) -> bool:

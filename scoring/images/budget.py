@@ -24,7 +24,7 @@ class PixelBudget:
     def __init__(self, limit: int = IN_FLIGHT, small: int = SMALL) -> None:
         self.limit = limit
         self.small = small
-        self.ask: Callable[[int], None] | None = None  # in a process that decodes for another: holds the other's
+        self.ask: Callable[[int], None] | None = None  # in a decoder process: reserves in the parent process
         self._in_flight = 0
         self._changed = threading.Condition()
 
@@ -107,7 +107,7 @@ class ByteBudget:
     @contextmanager
     def image(self) -> Iterator[None]:
         """Read and decode one image in this thread; its reservation is released at the end of the block."""
-        if isinstance(self.holder(), _Turn):  # a block inside a block: waiting there would hold something
+        if isinstance(self.holder(), _Turn):  # nested block: waiting in it could deadlock
             yield
             return
         turn = _Turn(self)
@@ -188,7 +188,7 @@ class _Turn:
         return n_bytes
 
     def _replace(self, n_bytes: int, *, wait: bool) -> bool:
-        before, self._n_bytes = self._n_bytes, 0  # where waiting is interrupted nothing is held
+        before, self._n_bytes = self._n_bytes, 0  # if waiting is interrupted, nothing is reserved
         is_held = self._budget.replace(before, n_bytes, wait=wait)
         self._n_bytes = n_bytes if is_held else before
         return is_held

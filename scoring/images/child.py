@@ -28,11 +28,11 @@ from scoring.images.outcome import DecodeError
 from scoring.images.raster import DecodeOptions, LocalImage
 from scoring.system import SHARES_MEMORY, limit_memory, seal_size, write_no_core
 
-MEMORY = 512 << 20  # bytes that a decoder may take next to what the image needs
-MEMORY_PER_PIXEL = 24  # bytes, of the largest image that is allowed
-MEMORY_PER_BYTE = 4  # of the encoded image
+MEMORY = 512 << 20  # bytes of a decoder in addition to those for the image
+MEMORY_PER_PIXEL = 24  # bytes per pixel of the largest allowed image
+MEMORY_PER_BYTE = 4  # bytes per byte of the encoded image
 LONGEST_FRAME = 1 << 16
-_EXPENDABLE = "500"  # where the system runs out of memory, it ends this process rather than the run
+_EXPENDABLE = "500"  # when memory runs out, the system kills this process instead of the run
 
 
 Answer = Callable[[socket.socket, dict[str, Any]], None]
@@ -69,7 +69,7 @@ def answer_all(connection: socket.socket, answer: Answer) -> None:
 def _limit_resources() -> None:
     """Limit this process's memory and output, and end it when its parent ends."""
     silent = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):  # libraries written in C print there their remarks on a file
+    for stream in (1, 2):  # C libraries print warnings on files there
         os.dup2(silent, stream)
     os.close(silent)
     if hasattr(signal, "SIGPROF"):
@@ -103,7 +103,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
         send_frame(parent, {"failure": {**details, "width": failure.width, "height": failure.height}})
     except MemoryError:
         send_frame(parent, {"memory": True})
-    except Exception:  # a bug of ours, which is to be seen where the run is
+    except Exception:  # a bug, reported to the parent process
         send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
     finally:
         _limit_time(0)
@@ -167,7 +167,7 @@ def receive_frame(peer: socket.socket) -> dict[str, Any] | None:
 
 def receive_bytes(peer: socket.socket, n_bytes: int) -> bytes:
     """Return exactly that many bytes; raises EOFError if the other end closes before."""
-    buffer = io.BytesIO(bytes(n_bytes))  # which gives its bytes without a second copy
+    buffer = io.BytesIO(bytes(n_bytes))  # its buffer is returned without another copy
     with buffer.getbuffer() as view:
         at = 0
         while at < n_bytes:

@@ -21,10 +21,10 @@ from scoring.images.deep import WHITE, is_deep_grey, to_eight_bits
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
 
-LEAST_CONTRAST = 0.1  # of white, root mean square: what is drawn is lost on a background that is nearer than that
+LEAST_CONTRAST = 0.1  # minimal contrast with the background, root mean square as a share of white
 _HALF = 128  # alpha from which a pixel counts as drawn
-_EVERY = 8  # of so many rows one is looked at for whether an image is dark enough to be seen on white anyway
-_BAND = 2_000_000  # pixels converted at a time, so that a large image needs no second copy of itself
+_EVERY = 8  # every such row is tested for whether an image is dark enough on white
+_BAND = 2_000_000  # pixels converted at a time, to save memory
 _PLAIN = {"RGB", "RGBX", "L", "1", "P", "CMYK", "YCbCr", "HSV"}
 _ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
 
@@ -106,7 +106,7 @@ def _straight(band: Image.Image) -> Image.Image:
 def _composited(image: Image.Image) -> Pixels:
     """Return an image with alpha composited on the grey that ``background`` chooses."""
     on_white = _in_bands(image, lambda band: _composited_on(band, 255))
-    if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then so do the drawn pixels, which are fewer
+    if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then the drawn pixels have enough contrast too
         return on_white
     return on_white if background(_drawn(image)) else _in_bands(image, lambda band: _composited_on(band, 0))
 

@@ -11,15 +11,15 @@ from torch import Tensor
 from scoring.images.crops import FRAMES, WEIGHT, axis_maps, check, coarse_fits, waves
 from scoring.images.signature import KEPT, MARGIN, STEPS
 
-LOW = 8  # frequencies of each axis by which edges are moved at first
-FINE = 12  # frequencies of each axis by which images are judged at last
-LEAST = 0.6  # of each side: smaller parts are not looked for
-STRIDE = 0.04  # the most that an edge moves at once
-SETTLE = (LOW, LOW, FINE, FINE, FINE)  # frequencies by which an edge is moved, one step after another
-JUDGED = 1  # step after which pairs that promise nothing are left
+LOW = 8  # frequencies per axis of the first steps
+FINE = 12  # frequencies per axis of the last steps
+LEAST = 0.6  # minimal share of each side in a region
+STRIDE = 0.04  # largest step of an edge
+SETTLE = (LOW, LOW, FINE, FINE, FINE)  # frequencies per axis of each step
+JUDGED = 1  # step after which unpromising pairs are dropped
 AT_ONCE = 1024  # pairs refined at once
 DAMPING = 1e-3
-_JUDGED_BY = (np.arange(FINE)[:, None] * KEPT + np.arange(FINE)).ravel()[1:] - 1  # numbers of a signature
+_JUDGED_BY = (np.arange(FINE)[:, None] * KEPT + np.arange(FINE)).ravel()[1:] - 1  # indices into a signature
 FULL_FRAME = np.array([0, STEPS, 0, STEPS])
 
 

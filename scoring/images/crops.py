@@ -10,15 +10,15 @@ from torch import Tensor
 
 from scoring.images.signature import KEPT, SIDE, WEIGHTS, WIDTH
 
-LOW = 5  # frequencies along each axis by which candidates are found
-HELD = 10  # frequencies along each axis of the whole that a part shows
+LOW = 5  # frequencies per axis of the coarse search
+HELD = 10  # frequencies per axis of the whole image that enter a region
 COARSE = LOW * LOW - 1  # numbers of a coarse vector
-LIKELY = 0.9  # cosine of coarse vectors from which a fit is looked for
-SIDES = ((1.0, 1), (0.93, 3), (0.85, 4), (0.78, 5), (0.7, 5))  # length of a part of an axis, places it is tried at
-AT_ONCE = 64  # parts next to one whole at a time
-WHOLES = 128  # framed at once: 3 MB
-INTERVALS_AT_ONCE = 128  # mapped at once: 0.3 MB, which caches hold
-CLOSE = 1e-5  # cosines nearer than this are equal: the frame that comes first counts
+LIKELY = 0.9  # minimal cosine of coarse vectors for refinement
+SIDES = ((1.0, 1), (0.93, 3), (0.85, 4), (0.78, 5), (0.7, 5))  # share of an axis, number of positions
+AT_ONCE = 64  # parts compared with one image at a time
+WHOLES = 128  # images framed at once: 3 MB
+INTERVALS_AT_ONCE = 128  # intervals mapped at once: 0.3 MB, which fits in the cache
+CLOSE = 1e-5  # cosines closer than this are ties, which go to the first frame
 
 
 def _intervals() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -139,9 +139,9 @@ def coarse_fits(
     order = np.argsort(image_of_pair, kind="stable")
     images_in_order = image_of_pair[order]
     within = np.arange(len(order)) - np.searchsorted(images_in_order, images_in_order)
-    starts = np.flatnonzero(within % AT_ONCE == 0)  # of one whole with some of its parts each
+    starts = np.flatnonzero(within % AT_ONCE == 0)  # each block has one image and some of its parts
     sizes = np.diff(starts, append=len(order))
-    by_size = np.argsort(sizes, kind="stable")  # little has to be filled up
+    by_size = np.argsort(sizes, kind="stable")  # blocks of similar size need little padding
     for first in range(0, len(starts), WHOLES):
         groups = by_size[first : first + WHOLES]
         group = np.repeat(np.arange(len(groups)), sizes[groups])

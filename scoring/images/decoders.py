@@ -27,14 +27,14 @@ from scoring.images.raster import DecodeOptions
 from scoring.images.supervised import Child, Children
 from scoring.system import free_memory
 
-ATTEMPTS = 10  # boxes that are drawn before the middle of the image is taken
+ATTEMPTS = 10  # number of random boxes before the centre is used
 RATIO = 4 / 3  # width / height of a box lies between 3/4 and this
-FEWEST_THREADS = 4  # with fewer, threads of one process are as fast
-FEWEST_IMAGES = 2_000  # so many decode in the seconds that the processes need to start
-MOST = 24  # more than one process can feed
-MEMORY = 400 << 20  # bytes that each may take; together no more than half of what is free
+FEWEST_THREADS = 4  # with fewer threads, one process is as fast
+FEWEST_IMAGES = 2_000  # images decoded during the start of the processes
+MOST = 24  # more processes than one parent can keep busy
+MEMORY = 400 << 20  # bytes per process; together at most half of the free memory
 T = TypeVar("T")
-APART = ("pixels", "signature", "thumbnail", "quality")  # what is not in the frame as it is
+APART = ("pixels", "signature", "thumbnail", "quality")  # fields that are sent separately
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _crop(raster: Raster, box: Box, side: int) -> Pixels:
 
 def decoder_for(threads: int, n_images: int) -> tuple[Callable[..., DecodedImage], int]:
     """Return the fastest decoder for a number of images, and the number of threads."""
-    processes = min(threads + threads // 4, MOST)  # while some are read, others are decoded
+    processes = min(threads + threads // 4, MOST)  # more processes than cores, since some wait for reading
     if (free := free_memory()) is not None:
         processes = min(processes, free // 2 // MEMORY)
     if min(threads, processes) < FEWEST_THREADS or n_images < FEWEST_IMAGES:
@@ -222,7 +222,7 @@ class Decoder(Child):
             MemoryError: the worker had too little memory.
             RuntimeError: a bug in the worker.
         """
-        self._socket.settimeout(None)  # as long as decoding in a thread may take
+        self._socket.settimeout(None)  # no time limit, as for decoding in a thread
         send_frame(self._socket, {"n_bytes": len(data), **request})
         self._socket.sendall(data)
         with ExitStack() as held:
@@ -264,7 +264,7 @@ def _image(peer: socket.socket, reply: dict[str, Any]) -> DecodedImage:
     return DecodedImage(pixels=pixels, quality=quality, **{"signature": None, **parts, **reply["image"]})
 
 
-DECODERS = Children(Decoder)  # those that are idle hold 0.3 GB each: they end with the run
+DECODERS = Children(Decoder)  # idle processes hold 0.3 GB each and end with the run
 
 
 @contextmanager
@@ -287,7 +287,7 @@ def serve_port() -> None:
 
 
 def _serve(parent: socket.socket) -> None:
-    import torch  # now, and not at the first image
+    import torch  # imported before the first image
 
     torch.set_num_threads(1)
 
@@ -315,7 +315,7 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     except MemoryError:
         send_frame(parent, {"memory": True})
         return
-    except Exception:  # a bug of ours, which is to be seen where the run is
+    except Exception:  # a bug, reported to the parent process
         send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
         return
     send_frame(parent, reply)

@@ -42,10 +42,10 @@ from scoring.images.thumbnail import thumbnail
 MOST_CHUNKS = 20_000  # of a PNG; libpng writes one for every 8 KB
 _SMALL_CHUNK = 4096  # bytes; of these the checksum is compared here, of others the decoder does it
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # colour type -> bits
-_WEBP_PARTS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ICCP", b"EXIF", b"XMP "}  # of an image that does not move
+_WEBP_PARTS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ICCP", b"EXIF", b"XMP "}  # chunks of a still image
 _MOVING = 0x02  # flag of a WebP's VP8X
 __all__ = ["DEFAULT_MAX_PIXELS", "KIND", "MAX_SIDE", "decode", "decode_rgb", "decode_small"]
-KIND = "background and image by contrast"  # of the rules that pixels follow; another kind gives other pixels
+KIND = "background and image by contrast"  # version of the rules that determine pixels
 
 
 def is_plain(data: bytes, name: str) -> bool:
@@ -121,7 +121,7 @@ class _OpenedPlain(LocalImage):
         """Decode the image; return it and a warning or None."""
         if self.header.format != "jpeg":
             return super().raster(short_side)
-        with suppress(ValueError, MemoryError):  # what decodes it again below meets the same, and says so
+        with suppress(ValueError, MemoryError):  # the decoder below reports the same error
             return self.strict_raster(short_side), None
         with opened_in_child(self.data, self.header.format, self.options) as image:
             return image.raster(short_side)
@@ -306,7 +306,7 @@ def outcome_of(
     width, height = (failure.width, failure.height) if failure else (None, None)
     if header is not None:
         width, height = displayed_size(header.width, header.height, header.orientation)
-    if max(width or 0, height or 0) >= 2**31:  # no such image can exist: the header lies
+    if max(width or 0, height or 0) >= 2**31:  # impossible size: the header is wrong
         width = height = None
     return DecodedImage(
         pixels=pixels,

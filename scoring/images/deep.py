@@ -17,7 +17,7 @@ from scoring.images.sniff import sniff
 
 WHITE = 65535  # of 16 bits
 LEAST_WHITE = 255  # 8 bits of data in a file of 16
-WHITES = tuple((1 << bits) - 1 for bits in (8, 10, 12, 14, 16))  # of the depths in which sensors deliver
+WHITES = tuple((1 << bits) - 1 for bits in (8, 10, 12, 14, 16))  # white levels of common sensor depths
 _BAND = 2_000_000  # pixels at a time
 _OTHER_END = {";16B": ";16L", ";16L": ";16B", ";16N": ";16B" if sys.byteorder == "little" else ";16L"}
 _GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, as many as RGBA has

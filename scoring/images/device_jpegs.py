@@ -26,8 +26,8 @@ from scoring.images.signature import SIDE
 from scoring.images.sniff import sniff
 from scoring.images.thumbnail import SIDE as THUMBNAIL_SIDE
 
-MOST_PIXELS = 32_000_000  # of one image on a device, where it takes 12 more bytes a pixel while it is reduced
-CLOSE = 3.0  # grey levels, mean of absolute differences, by which decoders may differ on the images of the trial
+MOST_PIXELS = 32_000_000  # of an image on a device, which needs 12 additional bytes per pixel
+CLOSE = 3.0  # largest mean absolute difference between decoders on the test images, in grey levels
 _COLOURS = ("YCbCr", "Gray")
 _SUBSAMPLINGS = ("444", "422", "420", "440", "411", "Gray")
 
@@ -123,7 +123,7 @@ class DeviceJpegs:
         from torchvision.io import ImageReadMode, decode_jpeg
 
         inputs = [torch.frombuffer(bytearray(encoded), dtype=torch.uint8) for encoded in coded]
-        with quiet():  # it is called deprecated
+        with quiet():  # suppresses a deprecation warning
             pictures: list[Tensor] = decode_jpeg(inputs, mode=ImageReadMode.RGB, device=self.device)
         return pictures
 

@@ -85,7 +85,7 @@ def resize(pixels: Pixels, width: int, height: int, interpolation: str) -> Pixel
     """
     if pixels.shape[:2] == (height, width):
         return pixels
-    import torch  # not at the top: a decoder's own process reads images, and never resizes one
+    import torch  # not at the top: decoder processes do not need torch
     from torch.nn.functional import interpolate
 
     batch = torch.from_numpy(np.ascontiguousarray(pixels))[None].permute(0, 3, 1, 2)  # (1, 3, H, W), channels last

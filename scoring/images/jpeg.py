@@ -8,7 +8,7 @@ import simplejpeg
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.outcome import DecodeError
 
-MOST_SEGMENTS = 4096  # before the image begins
+MOST_SEGMENTS = 4096  # segments before the image
 MOST_SCAN_PIXELS = 2_000_000_000  # scans x pixels; an ordinary progressive file has about 10 scans
 _PROGRESSIVE = {0xC2, 0xC6, 0xCA, 0xCE}
 # Quantisation of luminance at quality 50 (ITU-R T.81, annex K, table K.1), in any order: only its sum is compared.
@@ -20,10 +20,10 @@ _LUMINANCE = (
 _TABLE = 64  # numbers of a quantisation table
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
-_USUAL = {0xC0, 0xC1, 0xC2}  # frames coded by Huffman's method, in one or several scans
-_FACTORS = {across << 4 | down for across in (1, 2, 4) for down in (1, 2, 4)}  # of subsampling, as files have them
-_ENDING = 256  # bytes at the end among which the last marker is
-_SCALED_COLOURS = ("YCbCr", "RGB", "Gray")  # the rest, CMYK and YCCK, is Pillow's
+_USUAL = {0xC0, 0xC1, 0xC2}  # Huffman-coded frames, in one or several scans
+_FACTORS = {across << 4 | down for across in (1, 2, 4) for down in (1, 2, 4)}  # sampling factors
+_ENDING = 256  # bytes at the end that contain the last marker
+_SCALED_COLOURS = ("YCbCr", "RGB", "Gray")  # CMYK and YCCK are decoded by Pillow
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from PIL import Image, PpmImagePlugin
 
 from scoring.images.outcome import DecodeError
 
-MOST_LOOPED_PIXELS = 4_000_000  # of text, and of binary values that are scaled: Pillow reads them in a Python loop
+MOST_LOOPED_PIXELS = 4_000_000  # of text, and scaled binary values, which Pillow reads in a Python loop
 LONGEST_HEADER = 1 << 16  # bytes, comments included; Pillow reads it byte by byte
 _DEEP = 65535  # the largest value of 16 bits
 
@@ -48,7 +48,7 @@ class NetpbmFile(PpmImagePlugin.PpmImageFile):
             return width * height if self.is_text else -(-width // 8) * height
         n_values = width * height * len(self.getbands())
         if self.is_text:
-            return 2 * n_values - 1  # a digit each, and what is between them
+            return 2 * n_values - 1  # one digit each, and separators
         args = self.tile[0].args
         is_wide = self.mode == "I" or (isinstance(args, tuple) and isinstance(args[-1], int) and args[-1] > 255)
         return n_values * (2 if is_wide else 1)

@@ -35,11 +35,11 @@ from scoring.images.outcome import DecodeError
 from scoring.images.quiet import quiet, silence_libtiff
 from scoring.images.sniff import ends_early, webp_canvas
 
-MOST_STEPS = 200_000  # blocks of a GIF, directories of a TIFF; beyond it the count is not known
-MAX_SIDE = 65_535  # pixels; what a JPEG can hold
+MOST_STEPS = 200_000  # blocks of a GIF, directories of a TIFF; more are not counted
+MAX_SIDE = 65_535  # pixels; the limit of JPEG
 MOST_RLE_PIXELS = 16_000_000  # Pillow unpacks run-length BMP in a Python loop
 _COLOURS = ("RGB", "RGBA", "RGBX", "CMYK")  # modes of which Pillow keeps the high byte of 16 bits
-_PARTIAL = ("jpeg", "png", "gif", "bmp")  # formats whose decoder leaves what it had when the bytes ended
+_PARTIAL = ("jpeg", "png", "gif", "bmp")  # formats whose decoder returns partial images
 
 Opener = Callable[[io.BytesIO], ImageFile.ImageFile]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scoring.images.geometry import Pixels, Raster, cut_middle, resize, resized_size
 
 SIDE = 128  # pixels: the short side at which quality is measured
-KIND = f"{SIDE} px"  # measures of one kind can be compared with one another, and no others
+KIND = f"{SIDE} px"  # only measures of the same kind are comparable
 _BLOCK = 8  # pixels: the side of JPEG's blocks
 _CROP = 160  # pixels: the side of the middle in which blocking and resolution are measured
 _TILE = 8  # pixels: of the tiles in which noise is measured
@@ -30,7 +30,7 @@ _LEAST_DETAIL = 1.0  # grey levels squared: an image with less at every scale is
 _ROUNDING = 20 / 12  # grey levels squared, of a Laplacian: what rounding to whole levels adds
 _FLAT = 6  # grey levels: the range within a bar of one colour
 _COVERED = 0.9  # share of the pixels that colours cover
-_EVERY = 4  # of so many columns one is looked at for where a bar ends, and of rows and columns for colours
+_EVERY = 4  # step between sampled columns for bars, and between rows and columns for colours
 _STRAIGHT = 0.5  # share of a bar's inner edge along which the image differs from it
 
 Grey = NDArray[np.uint8] | NDArray[np.int16]  # (H, W)
@@ -252,10 +252,10 @@ def colours(pixels: Pixels) -> int:
     runs = np.append(ends, len(codes) - 1)
     runs[1:] -= ends
     runs[0] += 1
-    times = np.bincount(runs)  # how many colours come so often
-    held = (times * np.arange(len(times))).cumsum()  # pixels of the colours that come at most so often
-    spare = int((1 - _COVERED) * len(codes) + 1e-9)  # pixels of the rarest colours, which need not be covered
-    often = int(held.searchsorted(spare, side="right"))  # the first of which not all are spared
+    times = np.bincount(runs)  # number of colours by frequency
+    held = (times * np.arange(len(times))).cumsum()  # cumulative pixels of colours up to a frequency
+    spare = int((1 - _COVERED) * len(codes) + 1e-9)  # number of uncovered pixels, of the rarest colours
+    often = int(held.searchsorted(spare, side="right"))  # lowest frequency of covered colours
     return len(runs) - int(times[:often].sum()) - (spare - int(held[often - 1])) // often
 
 
@@ -311,7 +311,7 @@ def _bar_height(green: Grey, is_small: bool) -> int:
     differs = (some < colour - _FLAT) | (some > colour + _FLAT)
     in_row = differs.any(1)
     depth = int(in_row.argmax())  # 0 too where no row differs
-    beyond = differs[depth : depth + 2 - is_small]  # two, for the resize mixes one with the bar
+    beyond = differs[depth : depth + 2 - is_small]  # two rows, since resizing mixes one with the bar
     return depth if depth and beyond.any(0).mean() >= _STRAIGHT else 0
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 
 class _DecodingThread(threading.local):
     depth = 0
-    pattern = "(?!)"  # for programs that copy filters as text, such as scikit-learn: one that matches nothing
+    pattern = "(?!)"  # a pattern that matches nothing, for programs that copy filters as text, such as scikit-learn
 
     def match(self, _message: str) -> bool:
         """Return whether this thread is decoding; replaces the compiled pattern of a filter."""

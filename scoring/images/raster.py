@@ -130,7 +130,7 @@ class LocalImage:
 
     def __init__(self, data: bytes, name: str, options: DecodeOptions, jpeg: JpegHeader | None = None) -> None:
         self.data, self.options = data, options
-        self._picture: PillowFile | None = None  # not on JPEG's fast road
+        self._picture: PillowFile | None = None  # None while libjpeg-turbo is used
         self.header = self._read_header(name, jpeg)
 
     def strict_raster(self, short_side: int | None) -> Raster:

@@ -57,16 +57,16 @@ def hamming(a: int, b: int) -> int:
 
 KEPT = 16  # frequencies kept along each axis
 WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
-WHITENING = 0.75  # each frequency f counts f ** WHITENING, for photographs hold less of the higher ones
-CELLS = 4  # along each axis: of these the mean colour is kept
+WHITENING = 0.75  # frequencies f are weighted by f ** WHITENING, since photographs have less of the higher ones
+CELLS = 4  # cells per axis whose mean colour is stored
 CHROMA_WIDTH = 2 * CELLS * CELLS
 STORED_WIDTH = WIDTH + CHROMA_WIDTH
-KIND = f"dct-{KEPT} f^{WHITENING:g} chroma-{CELLS}"  # signatures of one kind can be compared, and no others
+KIND = f"dct-{KEPT} f^{WHITENING:g} chroma-{CELLS}"  # only signatures of the same kind are comparable
 LARGEST = 127  # magnitude of a signature's largest number
 STEPS = 256  # places of an edge of a part of an image, along a side
-MARGIN = 90  # of these, how far an edge may lie inside
+MARGIN = 90  # largest distance of an edge from the border, in steps
 MOST_APART = 20.0  # levels of colour in any cell; resizing and JPEG of quality 15 stay below 7, and 12 in small images
-LEAST_APART, APART = 5.0, 1 / 3  # of close copies: levels, and as a share of the most colour of either image
+LEAST_APART, APART = 5.0, 1 / 3  # for close copies: in levels, and relative to the largest chroma of either image
 GREY = 4.0  # levels: an image with less colour in every cell is grey
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; an image with less has no signature
 

@@ -33,8 +33,8 @@ from scoring.images.raster import DecodeOptions, Header
 from scoring.system import PASSES_SOCKETS, SHARES_MEMORY
 
 START_SECONDS = 120.0
-PATIENCE = 3.0  # seconds by the clock that are waited for one of processor time, and
-LEAST_WAIT = 30.0  # never fewer than so many: other programs want the processor too
+PATIENCE = 3.0  # wall-clock seconds allowed per second of CPU time, but
+LEAST_WAIT = 30.0  # at least this many seconds, since other programs use the CPU too
 ENVIRONMENT = (
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
@@ -62,7 +62,7 @@ class Lost(Exception):
 class Child:
     """One decoder process; InputError if it cannot be started."""
 
-    module = "scoring.images.child"  # what its process runs
+    module = "scoring.images.child"  # module that the process runs
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
@@ -110,7 +110,7 @@ class Child:
     def forget(self) -> None:
         """Close this end of the socket, in a fork of the process that started the decoder."""
         self._socket.close()
-        self._process.returncode = 0  # not ours to wait for
+        self._process.returncode = 0  # belongs to another process
 
     def _receive(self, wait: float) -> tuple[dict[str, Any], Place]:
         until = time.monotonic() + wait
@@ -182,7 +182,7 @@ def _start(module: str, environment: dict[str, str]) -> tuple[socket.socket, "su
                 stdout=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for the run, which then closes the socket
+                start_new_session=True,  # Ctrl-C only reaches the run, which then closes the socket
             )
     except OSError:
         ours.close()
@@ -195,7 +195,7 @@ def _start_at_port(module: str, environment: dict[str, str]) -> tuple[socket.soc
 
     Raises OSError if it cannot be started or does not connect.
     """
-    word = secrets.token_hex(16)  # so that no other program of this machine is taken for it
+    word = secrets.token_hex(16)  # authenticates the process
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
             _script(_PORT_SCRIPT, module=module),
@@ -342,7 +342,7 @@ class ChildImage:
             child.end()
             raise
         if "header" in reply:
-            self._child = child  # it waits for what to do with the image
+            self._child = child  # the process waits for the next request
         else:
             CHILDREN.give_back(child)
         _raise_failure(reply)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scoring.images.signature import ORIENTATIONS, reorient
 
 AS_IT_IS = "as it is"
-_UNDONE_BY = {"rotated 90": "rotated 270", "rotated 270": "rotated 90"}  # every other view on its own
+_UNDONE_BY = {"rotated 90": "rotated 270", "rotated 270": "rotated 90"}  # all other views are their own inverse
 
 Look = Callable[[NDArray[np.int8]], NDArray[np.int8]]
 

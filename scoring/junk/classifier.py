@@ -17,20 +17,20 @@ from scoring.junk.heldout import FEWEST_COMPARED, MOST_FLAGGED, NONE, UNDECIDED,
 from scoring.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
 
-FOLDS = 3  # classifiers; each image is judged by the one that has not seen it
+FOLDS = 3  # number of folds; each image is scored out of fold
 CLUSTER_FOLDS = 4  # of the search for suspects
 ROUNDS = 3  # of the search for suspects, with the embedding
-SUSPECT_TAIL, SUSPECT_LEAST, SUSPECT_SHARE = 3.2, -1.0, 0.03  # where suspects begin; see ``tail_bound``
+SUSPECT_TAIL, SUSPECT_LEAST, SUSPECT_SHARE = 3.2, -1.0, 0.03  # threshold of suspects; see ``tail_bound``
 ROWS_A_CLUSTER, CLUSTERS = 60, (6, 40)  # images a cluster; fewest and most clusters
-DIMENSIONS = 128  # of the embedding that count: principal axes of the dataset and the copies together
+DIMENSIONS = 128  # number of principal axes of the embedding, of dataset and copies together
 PENALTY = 3e-3  # ridge penalty for the mean log loss
 EMBEDDING_LENGTH = 4.0  # root mean square length of the reduced embedding, in standard deviations of a feature
 LEAST_IMAGES = 50  # of a dataset
-LEAST_NORMAL = 0.2  # share of a dataset that is no suspect
-BLOCK = 8192  # rows judged at a time
+LEAST_NORMAL = 0.2  # minimal share of images that are not suspects
+BLOCK = 8192  # rows scored at a time
 NEWTON_STEPS, HALVINGS = 100, 30  # at most; some ten steps are needed
-NEWTON_ENDS = 1e-14  # a gain of the loss that no longer counts
-LEAST_CURVATURE = 1e-10  # of the intercept, which has no penalty
+NEWTON_ENDS = 1e-14  # convergence threshold on the decrease of the loss
+LEAST_CURVATURE = 1e-10  # for the unpenalised intercept
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def train(
         judged, copies, _ = _cross_fitted(first, by_cluster, normal)
         bound = tail_bound(judged[normal], SUSPECT_TAIL)
         normal = judged < np.clip(bound, SUSPECT_LEAST, np.quantile(copies, SUSPECT_SHARE))
-        if normal.sum() < LEAST_NORMAL * len(dataset):  # nothing separates them: the score will not apply
+        if normal.sum() < LEAST_NORMAL * len(dataset):  # not separable: the score will not apply
             normal = np.ones(len(dataset), bool)
             break
     folds = _Folds(np.arange(len(dataset)) % FOLDS, source % FOLDS, FOLDS)
@@ -247,7 +247,7 @@ def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
         curved = wide * np.sqrt(weight * wrong * (1 - wrong))[:, None]
         curvature = curved.T @ curved + np.diag(np.maximum(penalty, LEAST_CURVATURE))
         step = np.linalg.solve(curvature, slope)
-        if slope @ step < NEWTON_ENDS:  # twice the loss that is left to gain
+        if slope @ step < NEWTON_ENDS:  # Newton decrement, twice the remaining decrease
             break
         for halving in range(HALVINGS):
             stepped = beta - step * 0.5**halving

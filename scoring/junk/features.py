@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Change = Callable[[Floats], Floats]
 
-HEADS = ("unc_", "kappa_")  # what names of columns of trained heads begin with
+HEADS = ("unc_", "kappa_")  # prefixes of the columns of trained heads
 PROBABILITY = "unc_junk"
-FARTHEST = 6.0  # standard deviations: a value farther out counts as this far out
+FARTHEST = 6.0  # features are clipped to this many standard deviations
 LEAST = 1e-9
 
 

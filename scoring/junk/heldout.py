@@ -11,14 +11,14 @@ from scoring.metrics.proportions import wilson
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import Interval, percentiles
 
-LEAST_AUROC = 0.98  # below either of the two, p_junk does not apply
+LEAST_AUROC = 0.98  # below either bound, p_junk does not apply
 LEAST_DETECTED = 0.8
-MOST_FLAGGED = 0.5  # of a dataset; more of it is no exception
+MOST_FLAGGED = 0.5  # largest plausible share of junk in a dataset
 DOUBTFUL, UNDECIDED = 0.8, 1.2  # see ``nearness``: above these, an image is hardly like the copies, and unlike them
 LEAST_DOUBTFUL, FEWEST_DOUBTFUL, MOST_DOUBTFUL = 0.01, 3, 0.25  # share and number of images, share above the threshold
-NEIGHBOURS = 3  # copies or images, of whichever are fewer
+NEIGHBOURS = 3  # number of nearest neighbours of the less numerous kind
 FEWEST_COMPARED = 200  # images of a dataset: among fewer, even the nearest are far
-BLOCK = 256  # images whose distances are in memory
+BLOCK = 256  # images per block of distances
 RESAMPLES = 200
 Floats = NDArray[np.float64]
 NONE: Floats = np.zeros(0)

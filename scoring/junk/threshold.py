@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 TAIL = 4.2  # of ``tail_bound``: measured on 15 datasets, about one clean image in 500 lies above
-LEAST = 0.0  # log odds: an image that is rather like the dataset is no junk
-UPPER = 0.8  # quantile by which the tail is measured; half as much junk as images does not reach it
-MISSED = 0.1  # the most corrupted copies that may lie below the threshold
+LEAST = 0.0  # log odds: images more like the dataset are never junk
+UPPER = 0.8  # quantile that measures the tail; not affected by up to half as much junk as images
+MISSED = 0.1  # largest share of corrupted copies below the threshold
 FEW, EXPLAINED = 0.001, 1.5  # see ``flagged_most``
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from scoring.threads import few_threads
 
-BLOCK_NUMBERS = 8_000_000  # logits held at a time, 32 MB
-SMALL = 2_000_000  # rows x classes below which one thread is the faster
-MOST_ROWS = 50_000  # rows that one classifier is fitted on; more change little and cost much
+BLOCK_NUMBERS = 8_000_000  # logits in memory, 32 MB
+SMALL = 2_000_000  # rows x classes below which one thread is faster
+MOST_ROWS = 50_000  # maximal training rows of a classifier; more change little
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-FRESH = 2  # times the neighbours kept: candidates of a row and block that are held before they are sorted
-HELD = 1.5  # and those that wait for the next block
+FRESH = 2  # buffered candidates per row and block, as a multiple of the kept neighbours
+HELD = 1.5  # buffered candidates per row before sorting, as a multiple
 
 
 class NearestSoFar:
@@ -26,7 +26,7 @@ class NearestSoFar:
         self._cosine = torch.full((len(rows), (2 + FRESH) * width), -torch.inf, dtype=dtype).numpy()
         self._index = np.full(self._cosine.shape, -1, np.int64)
         self._held = np.zeros(len(rows), np.int64)
-        self._limit = np.full(len(rows), -np.inf, self._cosine.dtype)  # a row that is kept is nearer than this
+        self._limit = np.full(len(rows), -np.inf, self._cosine.dtype)  # lowest kept cosine of each row
 
     def update(self, looking: NDArray[np.int64], members: NDArray[np.int64], cosine: Tensor) -> None:
         """Add candidates: cosines (A, M) of rows ``looking`` (A,) with rows ``members`` (M,)."""
@@ -88,7 +88,7 @@ class NearestSoFar:
 
 def _mask_above(cosine: Tensor, limit: NDArray) -> NDArray[np.bool_]:
     """Return a mask of the cosines above the limits (A,) of their rows, shape (A, M)."""
-    if cosine.dtype == torch.bfloat16:  # unknown to NumPy; the bits of positive numbers are ordered as the numbers
+    if cosine.dtype == torch.bfloat16:  # NumPy lacks bfloat16; positive floats compare like their bits
         if (limit >= 0).all():
             bits = torch.from_numpy(limit).bfloat16().view(torch.int16)
             return np.asarray(cosine.view(torch.int16).numpy() > bits.numpy()[:, None])

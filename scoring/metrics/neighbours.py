@@ -10,7 +10,7 @@ from scoring.metrics.nearest_so_far import NearestSoFar
 
 QUERIES = 2048  # rows at a time: the largest array is QUERIES x REFERENCES floats, 64 MB
 REFERENCES = 8_192
-FIRST = 1_024  # references that are sorted whole; each further block has at most as many as all before
+FIRST = 1_024  # references in the first block; further blocks at most double the number
 SLACK = 4  # candidates beyond k, for cosines that are too close to call
 CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
 EXACT = 128  # rows at a time whose candidates are measured again
@@ -45,7 +45,7 @@ def nearest(queries: Tensor, references: Tensor, k: int, *, same: bool = False) 
     points = references[groups.first]
     width = min(k, len(points) - same)
     cosine, point = _k_nearest(points if same else queries, points, width, same=same)
-    if same:  # the row's own point comes first; what is left of it after the row itself are its duplicates
+    if same:  # the row's point comes first; its other rows are duplicates
         cosine, point = (
             torch.cat([torch.ones(len(points), 1).to(cosine), cosine], 1)[groups.of_row],
             torch.cat([torch.arange(len(points)).view(-1, 1), point], 1)[groups.of_row],
@@ -159,7 +159,7 @@ def knn_vote(cosine: Tensor, classes: Tensor, *, temperature: float = 0.07) -> T
     for start in range(0, len(classes), EXACT):
         rows, columns = classes[start : start + EXACT].unsqueeze(2), classes[start : start + EXACT].unsqueeze(1)
         votes = ((rows == columns) * weight[start : start + EXACT].unsqueeze(1)).sum(2)  # (B, k): for each one's class
-        most = votes >= votes.amax(1, keepdim=True) * (1 - 1e-12)  # sums in another order are no other votes
+        most = votes >= votes.amax(1, keepdim=True) * (1 - 1e-12)  # tolerance for the order of summation
         winners.append(torch.where(most, rows.squeeze(2), torch.iinfo(torch.long).max).amin(1))
     return torch.cat(winners) if winners else torch.zeros(0, dtype=torch.long)
 

@@ -13,10 +13,10 @@ from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
 NOTHING_KNOWN = Interval(float("nan"), 0.0, 1.0)  # of a share without a trial
-_FLATTEST = 60.0  # exponent at which a factor of the bound below is at its limit in double precision
-_DECADES = 6  # of rates that are tried
+_FLATTEST = 60.0  # exponent at which a factor of the bound saturates in double precision
+_DECADES = 6  # range of rates, in decades
 _GRID = 49  # rates tried at a time
-_SLACK = 1e-12  # of sums and products that are exact on paper
+_SLACK = 1e-12  # tolerance of rounding
 
 
 def wilson(successes: float, n: float, level: float = 0.95) -> Interval:
@@ -144,7 +144,7 @@ def p_value_at_most(strata: Sequence[Stratum], share: float) -> float:
         return 1.0
     known = sum(stratum.positive for stratum in strata if stratum.n == stratum.size)
     rest = [stratum for stratum in strata if stratum.n < stratum.size]
-    left = most - known  # of the rest
+    left = most - known  # among the other strata
     if sum(stratum.positive for stratum in rest) > left:
         return 0.0
     if not any(stratum.n for stratum in rest):
@@ -199,7 +199,7 @@ def _chernoff(rest: Sequence[Stratum], left: float) -> float:
     size = np.array([stratum.size for stratum in rest], np.float64)
     n = np.array([stratum.n for stratum in rest], np.float64)
     yes = np.array([stratum.positive for stratum in rest], np.float64)
-    seen = n > 0  # strata without a sample have none with the property, in the worst case
+    seen = n > 0  # strata without a sample: worst case without the property
     weight = size[seen] / size.sum()
     moments = _Moments(
         weight, n[seen], (yes / size)[seen], (1 - (n - yes) / size)[seen], left / size.sum() * (1 + _SLACK)
@@ -207,7 +207,7 @@ def _chernoff(rest: Sequence[Stratum], left: float) -> float:
     observed = float((weight * yes[seen] / n[seen]).sum())
     top = np.log(_FLATTEST / (weight / n[seen]).min())
     rates, best = np.linspace(top - _DECADES * np.log(10), top, _GRID), 0.0
-    for _ in range(2):  # any rate gives a bound; the second look is between the neighbours of the best
+    for _ in range(2):  # any rate gives a bound; the second pass refines around the best
         values = moments.largest(np.exp(rates)) - np.exp(rates) * observed
         at = int(values.argmin())
         best = min(best, float(values[at]))
@@ -221,7 +221,7 @@ class _Moments:
 
     weight: Floats
     n: Floats
-    low: Floats  # what a sample leaves possible
+    low: Floats  # bounds on the shares by the sample
     high: Floats
     bound: float  # on sum_h weight_h p_h
 
@@ -247,7 +247,7 @@ class _Moments:
             half = (small + large) / 2
             too_much = (self.weight * shares(half)).sum(1) > self.bound
             small, large = np.where(too_much, half, small), np.where(too_much, large, half)
-        return shares(small)  # the side on which p is a little larger: the bound stays a bound
+        return shares(small)  # on the side of larger p, so that the bound stays valid
 
 
 def lower_bound(strata: Sequence[Stratum], confidence: float = 0.95) -> float:

@@ -63,7 +63,7 @@ def auroc_interval(area: float, n_true: int, n_false: int, level: float = 0.95) 
         spread = 1 + ((n_true + n_false) / 2 - 1) * ((1 - true) / (2 - true) + true / (1 + true))
         return (area - true) ** 2 - z2 * true * (1 - true) * spread / pairs
 
-    inside = min(max(area, 1e-9), 1 - 1e-9)  # at 0 and 1 the excess of the AUROC itself is a second root
+    inside = min(max(area, 1e-9), 1 - 1e-9)  # at 0 and 1 the AUROC itself is a second root
     low = float(brentq(excess, 0, inside)) if area > 0 else 0.0
     return Interval(area, low, float(brentq(excess, inside, 1)) if area < 1 else 1.0)
 

@@ -8,9 +8,9 @@ JUNK = "p_junk"
 NEIGHBOUR, AMBIGUOUS = "unc_neighbour", "unc_ambiguous"
 FITTED, LOCAL = "unc_fitted", "unc_local"
 COPIES, CLUSTER, UNLIKE = "copies", "cluster", "unlike_group"
-CLASS = "unc_class"  # where there are labels to learn from
+CLASS = "unc_class"  # only with labels
 LESS = "less certain"
-PER_IMAGE: Mapping[str, Column] = {  # what a fitted model says of any image
+PER_IMAGE: Mapping[str, Column] = {  # columns that a fitted model computes for any image
     JUNK: Column(
         (
             "probability that the image is a corrupted one rather than one of this dataset; 0.5 is the threshold; "

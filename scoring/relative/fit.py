@@ -17,10 +17,10 @@ from scoring.relative.space import centred, mean_of
 from scoring.relative.unlike import cluster_centres, directions_of, fine_clusters
 from scoring.search.kmeans import assign
 
-LINED_UP = 4_096  # rows that are clustered; of more a draw is, and the others join the nearest of it
-REFERENCES = 20_000  # the most rows that a fitted model keeps to compare others with
-LEAST_ROWS = 20  # a dataset of fewer shows nothing
-FEW_ROWS = 50  # and one of fewer little
+LINED_UP = 4_096  # maximal rows to cluster; of more, a sample is clustered, and the others are assigned to the nearest
+REFERENCES = 20_000  # maximal number of reference rows in a fitted model
+LEAST_ROWS = 20  # minimal number of rows
+FEW_ROWS = 50  # fewer rows give a warning
 
 
 def tournament_ranks(

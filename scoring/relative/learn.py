@@ -28,14 +28,14 @@ from scoring.relative.propagated import (
 from scoring.relative.rule import PROPAGATED_WEIGHTS
 from scoring.relative.space import Centred
 
-LEAST_LABELS = 50  # fewer teach less than they mislead
+LEAST_LABELS = 50  # fewer labels do more harm than good
 MOST_CLASSES = 1_000
 FOLDS = 5
-MEASURED = 5_000  # labelled rows that the gain is measured on
-REPEATS = 200  # resamples of these
-MANY_LABELS = 200  # labelled rows from which on the weight is chosen by them
-CHANCE_LEVEL = 0.5  # AUROC of a score that says nothing
-SHARES = (0.5, 1.0, 2.0, 4.0)  # weights to choose from, against 1 of the signals that need no label
+MEASURED = 5_000  # maximal labelled rows to measure the gain
+REPEATS = 200  # number of resamples
+MANY_LABELS = 200  # number of labelled rows from which the weight is chosen by their AUROC
+CHANCE_LEVEL = 0.5  # AUROC of an uninformative score
+SHARES = (0.5, 1.0, 2.0, 4.0)  # candidate weights, relative to the signals without labels
 
 
 @dataclass(frozen=True)

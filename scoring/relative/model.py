@@ -19,13 +19,13 @@ from scoring.relative.space import BLOCK, Centred, centred, unit
 from scoring.relative.unlike import Centroids, group_numbers, labels_of
 from scoring.search.links import Recall
 
-POINTS = 1001  # quantiles that are kept
+POINTS = 1001  # number of stored quantiles
 LEVELS = np.linspace(0, 1, POINTS)
-AMBIGUITY = "ambiguity"  # what the rule makes of the signals
-FAR = 0.99  # quantile of the distances in the dataset beyond which a row lies outside of it
-FAR_SHARE = 0.05  # of rows outside, above which a note is shown
+AMBIGUITY = "ambiguity"  # name of the combined signals
+FAR = 0.99  # quantile of distances above which a row counts as outside
+FAR_SHARE = 0.05  # share of rows outside above which a note is shown
 FEW_FAR = 3  # rows outside that occur by chance in a small set
-NO_JUNK = -10.0  # log odds of junk of a row of which none are known
+NO_JUNK = -10.0  # log odds of junk if unknown
 Floats = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)

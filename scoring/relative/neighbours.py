@@ -13,10 +13,10 @@ from scoring.search.graph import knn_graph
 from scoring.search.links import Recall
 
 NEIGHBOURS = 20
-WIDE = 64  # candidates of a row, among which copies are left out
-COMPARED = 8_192  # the most rows of which all are compared with all in float32
-EXACT_ROWS = 100_000  # and the most of which they are screened in bfloat16 first
-QUERIES = 512  # rows at a time that look again, past all their copies
+WIDE = 64  # candidates per row before copies are removed
+COMPARED = 8_192  # maximal rows for comparing all pairs in float32
+EXACT_ROWS = 100_000  # maximal rows for comparing all pairs in bfloat16 first
+QUERIES = 512  # rows per block of the second search, without copies
 
 
 @dataclass(frozen=True)

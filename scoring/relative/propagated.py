@@ -10,13 +10,13 @@ from torch import Tensor
 from scoring.metrics.resampling import Interval
 from scoring.relative.neighbours import Near
 
-OTHER = "other_class"  # the signal: the probability that a row and its nearest are of two classes
-ARMS = 10  # neighbours that labels spread over
+OTHER = "other_class"  # the signal: probability that a row and its nearest have different classes
+ARMS = 10  # number of neighbours in the graph
 SHARP = 10.0  # weight of a neighbour: exp(SHARP cosine)
-KEPT = 0.8  # share of what a row has that comes from its neighbours
+KEPT = 0.8  # alpha: weight of the neighbours in propagation
 STEPS = 30
-PRIOR = 0.1  # weight of the prototypes' guess next to a label
-GUESS_SHARPNESS = 20.0  # sharpness of that guess
+PRIOR = 0.1  # weight of the prototypes' prediction relative to a label
+GUESS_SHARPNESS = 20.0  # inverse temperature of that prediction
 BLOCK = 2048
 
 Floats = NDArray[np.float32]

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Of the ranks of signals: equal, for weights fitted on six development sets did no better on the seventh.
+# Equal weights of the signals: weights fitted on six development sets were no better on the seventh.
 WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
-# Next to what labels say, which separates kinds better than clusters do.
+# Weights with labels, which separate kinds better than clusters do.
 PROPAGATED_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
-PICTURE = 0.5  # the most that a row gets that is surely no junk
-WORSE_BY, BY_ODDS = 0.05, 2.0  # the most that a corrupted version lies above what it was made from; the odds it takes
-SUSPECT = -2.2  # log odds of junk (a probability of 0.1) below which differences speak of content, not of quality
+PICTURE = 0.5  # largest score of a row that is not junk
+WORSE_BY, BY_ODDS = 0.05, 2.0  # largest increase of a corrupted version over its original; scale in log odds
+SUSPECT = -2.2  # log odds of junk (a probability of 0.1) below which differences are due to content, not quality
 
 
 def combined(ranks: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> Floats:

@@ -8,9 +8,9 @@ from torch import Tensor
 from scoring.metrics.neighbours import CLOSE, QUERIES, REFERENCES, candidates
 from scoring.search.links import Recall
 
-CANDIDATES = 32  # rows beyond k that are measured exactly: bfloat16 shows cosines to about 0.003
-MEASURED = 256  # rows at a time whose candidates are measured
-SAMPLE = 256  # rows compared with all rows in float32, to report how many neighbours are found
+CANDIDATES = 32  # additional candidates for exact cosines: bfloat16 has an error of about 0.003
+MEASURED = 256  # rows per block of exact cosines
+SAMPLE = 256  # sampled rows for measuring the recall
 
 
 def screened_nearest(units: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], Recall]:
@@ -43,9 +43,9 @@ def _k_best(points: Tensor, start: int, rows: Tensor, k: int) -> tuple[Tensor, T
     """Return the k best of the candidates (B, W) of the rows from ``start`` on, by cosines in float32."""
     index, cosine = [], []
     for at in range(0, len(rows), MEASURED):
-        some = rows[at : at + MEASURED].sort(dim=1).values  # equal ones go to the lower row
+        some = rows[at : at + MEASURED].sort(dim=1).values  # ties go to the lower row
         queries = points[start + at : start + at + len(some)]
-        vectors = points.index_select(0, some.flatten()).view(*some.shape, points.shape[1])  # faster than an index
+        vectors = points.index_select(0, some.flatten()).view(*some.shape, points.shape[1])  # faster than indexing
         near = torch.bmm(vectors, queries.unsqueeze(2)).squeeze(2)
         near, order = near.sort(dim=1, descending=True, stable=True)
         index.append(some.gather(1, order[:, :k]))

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from scoring.relative.neighbours import Near
 
-ALONE = 2.0  # distance of a row that has no neighbour: as far as can be
-CLOSE = 10  # the nearest neighbours, which two rows share; those after them are what the nearest is held against
+ALONE = 2.0  # distance of a row without neighbours: the maximum
+CLOSE = 10  # number of nearest neighbours for sharing; the next ones are the reference for contrast
 LEAST = 1e-6
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 COPY = 0.97  # cosine, as stored, above which two rows are copies
 BLOCK = 8192  # rows at a time
-LEAST = 1e-6  # a row that is nearer to the mean than this has no direction from it
+LEAST = 1e-6  # rows closer to the mean than this become zero
 
 
 def mean_of(vectors: NDArray) -> NDArray[np.float32]:

@@ -19,9 +19,9 @@ from scoring.metrics.ranking import auroc
 from scoring.search.kmeans import MOST_PER_CENTROID, assign, spherical_kmeans
 
 SIZES = (4, 6, 8, 10, 12, 15, 18, 21, 25, 30)
-ROWS_A_CLUSTER = 4  # a dataset has no more clusters than lets each have so many rows
+ROWS_A_CLUSTER = 4  # minimal mean number of rows per cluster
 ITERATIONS = 20
-FINE, FINE_ROWS = (8, 60), 25  # clusters that rows get the numbers of: the fewest and the most, and rows in each
+FINE, FINE_ROWS = (8, 60), 25  # minimal and maximal number of fine clusters, and rows per cluster
 
 Centroids = Mapping[int, NDArray[np.float32]]
 Floats = NDArray[np.float64]
@@ -31,12 +31,12 @@ MOST_GROUPS = 3
 LEAST_ROWS, LEAST_SHARE = 5, 0.01  # rows of a group, and their share
 LARGEST, MOST_LISTED = 0.2, 0.25  # share of the rows in one group, and in all
 LEAST_APART = 0.95
-APART_WEIGHT = 6.0  # of the logarithm of how far apart a group lies, against its separation in standard deviations
-LEAST_SCORE, OF_BEST = 2.0, 0.6  # of a group that is listed, and as a share of the best group's
-OVERLAP = 0.5  # share of a group's rows in groups listed before, above which it is one of these again
-DIMENSIONS, ROWS_A_DIMENSION = 64, 10  # principal components in which groups are separated, and rows for each
-SHRINKAGE = 0.05  # of the variances of components, towards none: a share of their mean is added
-LEAST_BOUND, MOST_BOUND = 0.4, 0.9  # where a group ends, between the mean of the rest (0) and its own (1)
+APART_WEIGHT = 6.0  # weight of the log distance of a group, relative to its separation in standard deviations
+LEAST_SCORE, OF_BEST = 2.0, 0.6  # minimal score of a listed group, absolute and relative to the best group
+OVERLAP = 0.5  # largest share of a group's rows in earlier groups
+DIMENSIONS, ROWS_A_DIMENSION = 64, 10  # maximal number of principal components, and minimal rows per component
+SHRINKAGE = 0.05  # share of the mean variance added to all components
+LEAST_BOUND, MOST_BOUND = 0.4, 0.9  # bounds of the threshold, between the mean of the rest (0) and the group's (1)
 ROUNDS = 10
 RIDGE = 0.02
 

@@ -13,19 +13,19 @@ from scoring.search.layout import OutsideQueries, SearchLayout
 from scoring.search.links import Links, Recall, rounded, sorted_links
 from scoring.search.rows import Vectors, check_vectors, unit_table
 
-MOST_PROBES = 64  # lists that a query looks at
-UNKNOWN = 8  # lists to look at where the sample has no pair to use
-LEAST_PROBES = 2  # a pair that lies across a border is found from both sides
+MOST_PROBES = 64  # maximal number of lists per query
+UNKNOWN = 8  # number of lists per query if the sample has no pair
+LEAST_PROBES = 2  # minimal number of lists, so that pairs across a border are found
 AT_ONCE = 65_536  # queries at once
-PLACED = 262_144  # rows whose nearest lists are looked for at once
-LOOKS = 1 << 24  # lists that rows look at, at once, each counted for each of them
+PLACED = 262_144  # rows per block of list assignment
+LOOKS = 1 << 24  # lookups (rows x lists) per block
 FIRST_SAMPLED, SAMPLED_AT_ONCE = 16, 256  # rows at once
-CROWD = 10_000  # pairs of a sampled row, beyond which its others are not sampled again
-ENOUGH = 1_000_000  # pairs, after which no more sampled rows are compared
+CROWD = 10_000  # pairs of a sampled row above which its partners are not sampled too
+ENOUGH = 1_000_000  # total pairs after which sampling stops
 
 Sampled = tuple[
     NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]
-]  # rows; of each pair which, and the other's list
+]  # rows; for each pair the index of the row, and the partner's list
 
 
 class ProbeCounts:
@@ -97,7 +97,7 @@ def _fewest_probes(counts: NDArray[np.int64], needed: float, of_each: bool) -> i
     counts, of_row = counts[of_row > 0], of_row[of_row > 0]
     if not len(counts):
         return UNKNOWN
-    upto = counts[:, :-1].cumsum(1)  # (S, P): pairs found by looking at so many lists
+    upto = counts[:, :-1].cumsum(1)  # (S, P): pairs found by number of lists
     share = upto.sum(0) / of_row.sum()
     if of_each:
         share = np.minimum(share, (upto / of_row[:, None]).mean(0))
@@ -160,7 +160,7 @@ class CosineIndex:
         self.threshold, self.n_rows = threshold, len(vectors)
         self.probes, self.recall = 1, Recall.of_everything()
         self._looked: NDArray[np.int32] | None = (
-            None  # the lists that each row looks at, (N, probes); -1 until requested
+            None  # the lists that each row searches, (N, probes); -1 until computed
         )
         self._device = torch.device(device or "cpu")
         centroids = list_centroids(vectors, exact_rows=exact_rows, seed=seed, order=order, device=device)
@@ -211,7 +211,7 @@ class CosineIndex:
             spans = lists.spans(usable, lists.probed(rows.units, self.probes)[usable])
             for query, row, cosine in self._scan(OutsideQueries(block, rows), spans, left, first=first):
                 parts.append((query + start, row, cosine))
-                if first and left is not None:  # no later block of queries need look for it
+                if first and left is not None:  # found rows are skipped in later blocks
                     left[row] = False
         return sorted_links(parts)
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from scoring.search.links import TIE, Links, Recall, rounded, sorted_links
 
-FEW = 2048  # rows: comparing all of them costs less than importing what compares many
+FEW = 2048  # rows below which comparing all pairs is faster than importing torch
 AT_ONCE = 2048  # queries
 
 

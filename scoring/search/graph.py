@@ -19,10 +19,10 @@ from scoring.tasks import Shared, cuts, tasks_for
 
 PRODUCTS = 8_388_608  # cosines at a time: 32 MB
 CLOSE = 2e-6  # cosines nearer than this may be in the wrong order after a float32 product
-SLACK = 4  # neighbours beyond k that are kept until the last look, for cosines too close to call
-AT_ONCE = 8192  # pairs at a time that are measured again
-SAMPLE = 512  # rows compared with all rows: one half decides, the other reports
-QUERIES = 16_384  # rows at a time, neighbours in the order of the lists
+SLACK = 4  # additional neighbours kept for nearly equal cosines
+AT_ONCE = 8192  # pairs per block of exact cosines
+SAMPLE = 512  # sampled rows: one half for the choice, the other for the recall
+QUERIES = 16_384  # rows per block, in the order of the lists
 
 
 class NearestSearch:
@@ -243,7 +243,7 @@ def neighboured(task: Neighbouring) -> list[RowNeighbours]:
     """Yield blocks of rows, their neighbours and the cosines, as a list."""
     lists = InvertedLists(task.home.value, len(task.centroids), task.centroids, order=task.order.value)
     search, blocks = NearestSearch(task.vectors.value, lists, task.inverse.value), []
-    for start in range(task.start, task.stop, QUERIES):  # list by list: they look at the same ones
+    for start in range(task.start, task.stop, QUERIES):  # in list order, so that rows of a block share lists
         rows = lists.rows[start : min(start + QUERIES, task.stop)]
         blocks.append((rows, *search.neighbours(rows, task.k, task.probes)))
     return blocks
@@ -254,12 +254,12 @@ def _neighbours_of_all(search: NearestSearch, k: int, probes: int) -> Iterator[R
     lists, vectors = search.lists, search.vectors
     if lists.centroids is None:
         raise ValueError("expected centroids for lists: not all rows are compared with all")
-    compared = float(vectors.shape[1]) * probes * len(lists.rows) / lists.n_lists  # products of a row, about
+    compared = float(vectors.shape[1]) * probes * len(lists.rows) / lists.n_lists  # approximate multiplications per row
     tasks = tasks_for(compared * len(lists.rows))
     share = tasks.shared
     middle = lists.centroids.shared_by(tasks)
     held = (share(vectors), share(search.inverse), share(lists.home), share(lists.order), middle)
-    parts = cuts(len(lists.rows), QUERIES, compared, tasks.grain or 1)  # here block by block: results are large
+    parts = cuts(len(lists.rows), QUERIES, compared, tasks.grain or 1)  # in blocks, since results are large
     some = (Neighbouring(*held, start, stop, k, probes) for start, stop in parts)
     for blocks in tasks.run(neighboured, some):
         yield from blocks

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scoring.search.links import Links, sorted_links
 
 BANDS = 4
-VALUES = 1 << 16  # of a band
-FARTHEST = 20  # bits; random codes are 32 apart
+VALUES = 1 << 16  # number of values of a band
+FARTHEST = 20  # maximal radius; random codes differ in 32 bits
 AT_ONCE = 2_097_152  # codes compared at once, in a row: 16 MB of them
 LOOKED_UP = 131_072  # codes compared at once, looked up: 1 MB of them, which stays in the cache
-SLOWER = 3  # a code looked up costs as much as this many in a row
+SLOWER = 3  # cost of a lookup relative to a sequential comparison
 
 Codes = NDArray[np.uint64]
 Places = NDArray[np.int64]
@@ -123,7 +123,7 @@ class HammingIndex:
         for number, band in enumerate(self._bands):
             for query, code, apart in band.close_pairs(queries, self.radius):
                 new = alive[code]
-                for before in self._bands[:number]:  # found there already
+                for before in self._bands[:number]:  # already found by an earlier band
                     new &= ~before.holds(apart)
                 yield query[new], code[new], np.bitwise_count(apart[new])
 
@@ -168,7 +168,7 @@ class _Band:
     def close_pairs(self, queries: Codes, radius: int) -> Iterator[tuple[Places, Places, Codes]]:
         """Yield the close pairs that this band finds, and their differences."""
         value = self.value(queries)
-        by_value = np.argsort(value, kind="stable")  # so that the codes that are compared lie side by side too
+        by_value = np.argsort(value, kind="stable")  # so that compared codes are contiguous
         value, queries = value[by_value], queries[by_value]
         for flip in self.flips:
             near = value ^ flip

@@ -12,10 +12,10 @@ from scoring.search.kmeans import Centroids, assign, in_groups, nearest_centroid
 from scoring.search.rows import Vectors
 
 LIST_ROWS = 500  # rows a list has on average
-ROOTS = 4  # but no more lists than this many times the root of N
+ROOTS = 4  # at most this many times sqrt(N) lists
 ITERATIONS = 6  # of k-means: more of them move the recall less than one more probe does
 
-Spans = list[tuple[int, int, NDArray[np.int64]]]  # first place, last place + 1, the queries that look there, ascending
+Spans = list[tuple[int, int, NDArray[np.int64]]]  # first position, end, and the ascending queries that search it
 
 
 class InvertedLists:
@@ -34,7 +34,7 @@ class InvertedLists:
         n_lists: int,
         centroids: Centroids | None = None,
         *,
-        order: NDArray[np.int64] | None = None,  # where it is known
+        order: NDArray[np.int64] | None = None,
     ) -> None:
         self.home, self.centroids = home, centroids
         self.order = np.argsort(home, kind="stable").astype(np.int64) if order is None else order

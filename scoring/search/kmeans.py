@@ -13,12 +13,12 @@ from scoring.search.rows import BLOCK, Vectors, check_vectors, padded, unit_rows
 from scoring.tasks import IN_PROCESS, Held, Shared, Tasks, cuts, tasks_for
 
 PRODUCTS = 4_194_304  # cosines at a time: 8 MB of bfloat16, which stays in the cache
-LOOKED_AT = 12  # groups, the nearest ones; more where that finds too little
-ROWS = 16_384  # at a time, where there are groups
+LOOKED_AT = 12  # number of groups searched, more if needed
+ROWS = 16_384  # rows per block with groups
 
 Near = tuple[Tensor, Tensor]  # index (N, P), int64, and cosine (N, P), bfloat16, the nearest first
 PER_CENTROID = 64  # rows that train one centroid, by default
-MOST_PER_CENTROID = 256  # more of them move a centroid no further
+MOST_PER_CENTROID = 256  # more rows per centroid do not improve it
 FLAT = 4096  # centroids; more of them are trained, and found by the rows of a search, by way of groups
 
 
@@ -86,7 +86,7 @@ class Centroids:
                 index[block], value[block] = self._nearest_of_all(some, probes)
                 continue
             index[block], value[block] = self._nearest_of_groups(some, probes)
-            short = value[block, -1].isneginf().nonzero().flatten()  # the groups that a row looks at have too few
+            short = value[block, -1].isneginf().nonzero().flatten()  # the searched groups have too few centroids
             if len(short):
                 index[start + short], value[start + short] = self._filled(
                     some[short], index[block][short], value[block][short]
@@ -103,7 +103,7 @@ class Centroids:
             products = torch.mm(some, middle)
             rank = products.float()
             row, place = (~cosine.isneginf()).nonzero(as_tuple=True)
-            rank[row, known[row, place]] = (2 + probes - place).float()  # in their order, before all others
+            rank[row, known[row, place]] = (2 + probes - place).float()  # found ones first, in their order
             at = _largest(rank, probes)[0]
             parts.append((at, products.gather(1, at)))
         return torch.cat([at for at, _ in parts]), torch.cat([cosine for _, cosine in parts])
@@ -241,7 +241,7 @@ def in_groups(centroids: Tensor, seed: int) -> Centroids:
     plain, n_groups = centroids.cpu().numpy(), math.isqrt(len(centroids))
     heads = spherical_kmeans(plain, n_groups, seed=seed)
     used, home = np.unique(assign(plain, heads)[0][:, 0].clip(min=0), return_inverse=True)
-    heads = heads[used]  # of equal ones a single one has all members, and no row may look at the others instead
+    heads = heads[used]  # of equal heads only one has members; remove the others
     order, starts = groups_of(home, len(used))
     numbers = torch.from_numpy(order).to(centroids.device)
     on_device = torch.from_numpy(heads).to(centroids.device)

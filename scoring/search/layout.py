@@ -15,7 +15,7 @@ from scoring.tasks import IN_PROCESS, Held, Shared, cuts, tasks_for
 
 CPU_BLOCK = (1024, 2048)  # queries x rows: 4 MB of products, which stay in the cache
 GPU_BLOCK = (2048, 8192)  # 64 MB of products
-WRITTEN = 2 << 30  # bytes of rows by place that are written before the next are begun
+WRITTEN = 2 << 30  # bytes written per pass
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,13 @@ class SearchLayout:
         room = Held(torch.empty(shape, dtype=torch.bfloat16, device=device)) if on_device else None
         units: Shared[Tensor] = room or self._tasks.room(shape, torch.bfloat16)
         at_once = max(BLOCK, WRITTEN // (2 * width))
-        for start in range(0, n_rows, at_once):  # of a file one part after another, so that each stays in memory
+        for start in range(0, n_rows, at_once):  # a file is written in parts that fit in memory
             rows = np.sort(lists.order[start : start + at_once])
             for low in range(0, len(rows), BLOCK):
                 self._store(rows[low : low + BLOCK], units.value)
         share = self._tasks.shared
         self._laid = ScanRows(share(vectors), share(self.squares), share(lists.order), units)
-        self._has_length = self.squares[lists.order] > 0  # by place
+        self._has_length = self.squares[lists.order] > 0  # by position
 
     def _store(self, rows: NDArray[np.int64], units: Tensor) -> None:
         part = unit_rows(self.vectors[rows], numbers=rows)
@@ -237,7 +237,7 @@ def scanned(scan: Scan) -> list[Pairs]:
                 query, row, cosine = close_pairs(part, block, scan.threshold, scan.lowest, first=scan.first)
                 if len(query):
                     pairs.append((some[query], at[row], cosine))
-                if scan.first and len(row):  # what is found needs no later query
+                if scan.first and len(row):  # found rows need no later query
                     left = np.delete(np.arange(len(at)), row)
                     at, block = at[left], block.take(left)
     return pairs

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from scoring.metrics.proportions import wilson
 
-MOST_NEIGHBOURS = 64  # of a row, in a graph
-TIE = 1e-12  # a cosine this little below the threshold is at it: a sum of float64 knows no better
+MOST_NEIGHBOURS = 64  # maximal neighbours per row in a graph
+TIE = 1e-12  # cosines this close below the threshold reach it, due to float64 rounding
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from torch import Tensor
 from scoring.search.links import TIE
 from scoring.search.rows import Vectors, padded, rows_at
 
-DENSE = 16  # measure all queries x all rows if at least one pair in 16 is needed
-AT_ONCE = 2048  # pairs measured at once, one by one: 16 MB a side when 1,024 wide
-MOST_AT_ONCE = 4_194_304  # cosines of a table that is measured whole: 32 MB
+DENSE = 16  # compute all pairs exactly if at least one in 16 is a candidate
+AT_ONCE = 2048  # candidate pairs per block: 16 MB per side for width 1,024
+MOST_AT_ONCE = 4_194_304  # cosines per block if all pairs are computed: 32 MB
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # query, row, cosine
 
@@ -92,11 +92,11 @@ def close_pairs(queries: ScanBlock, rows: ScanBlock, threshold: float, lowest: f
 
 def _candidates(queries: Tensor, rows: Tensor, lowest: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the indices of products of at least ``lowest``, by query and then by row."""
-    if queries.device.type == "cuda":  # sums come back in float32, and are never made in parts of lower precision
+    if queries.device.type == "cuda":  # return float32 sums, without reduced-precision accumulation
         at = (torch.mm(queries, rows.T, out_dtype=torch.float32) >= lowest).nonzero().cpu().numpy()
         return at[:, 0], at[:, 1]
     product = (padded(queries) @ padded(rows).T)[: len(queries), : len(rows)]  # (A, B), bfloat16
-    if lowest > 0:  # as 16-bit integers, floats above zero have their order, and those below are below
+    if lowest > 0:  # positive bfloat16 compare like their bits as int16, and negative ones are smaller
         bits = int(torch.tensor(lowest).to(torch.bfloat16).view(torch.int16))
         flat = np.flatnonzero(product.view(torch.int16).numpy() >= bits)
     else:
