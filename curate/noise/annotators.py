@@ -11,9 +11,9 @@ from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 
 Codes = NDArray[np.integer]
-CELLS = 8_000_000  # of a row, by votes by votes, that are looked at together
-PASSES = 3  # of consensus and accuracy, each from the other
-SMOOTH = 1.0  # vote of each annotator that is right, and one that is wrong, before any is seen
+CELLS = 8_000_000  # rows x votes x votes per block
+PASSES = 3  # alternating estimates of consensus and accuracy
+SMOOTH = 1.0  # prior: one right and one wrong vote per annotator
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def majority(votes: Codes, tie: NDArray[np.uint64]) -> NDArray[np.int64]:
         cast = votes[at]
         agreeing = (cast[:, :, None] == cast[:, None, :]).sum(2) * (cast >= 0)
         turned = (np.arange(width) + (tie[at] % np.uint64(width)).astype(np.int64)[:, None]) % width
-        first = np.take_along_axis(agreeing, turned, 1).argmax(1)  # said is 0 where there is no vote
+        first = np.take_along_axis(agreeing, turned, 1).argmax(1)  # the count is 0 without a vote
         winners[at] = cast[np.arange(len(cast)), turned[np.arange(len(cast)), first]]
     return winners
 
@@ -114,7 +114,7 @@ def _most_likely(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the most likely class of rows ``at``, and the probability of the label relative to all others."""
     index, cast, label = probabilities.index[at], votes[at], labels[at]
-    candidates = np.concatenate([index, cast], 1)  # a class that was voted for may be none of the most likely
+    candidates = np.concatenate([index, cast], 1)  # a voted class may not be among the most likely ones
     logs = np.log(np.maximum(probabilities.probability[at], LEAST))
     logs = np.concatenate([logs, np.broadcast_to(logs[:, -1:], cast.shape)], 1)
     twice = (candidates[:, :, None] == candidates[:, None, :]) & (

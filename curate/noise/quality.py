@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_KEPT = 16  # classes of a row: what lies below them decides nothing
-LEAST = 1e-9  # probability of a class that nothing speaks for
+MOST_KEPT = 16  # classes stored per row
+LEAST = 1e-9  # smallest probability of a class
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ClassProbabilities:
         k = self.index.shape[1]
         top = np.argpartition(-probabilities, k - 1, axis=1)[:, :k]
         largest = np.take_along_axis(probabilities, top, 1)
-        order = np.lexsort((top, -largest), axis=1)  # of equal probabilities the lower class
+        order = np.lexsort((top, -largest), axis=1)  # ties go to the lower class
         self.index[rows] = np.take_along_axis(top, order, 1)
         self.probability[rows] = np.take_along_axis(largest, order, 1)
         of_label = probabilities[np.arange(len(rows)), labels.clip(0)]
@@ -56,10 +56,10 @@ def trust(probabilities: ClassProbabilities) -> NDArray[np.float32]:
     return np.nan_to_num(np.minimum(share, 1), nan=0.0).astype(np.float32)
 
 
-PRIOR_ROWS = 20.0  # rows of each class that speak for mistakes spread evenly
+PRIOR_ROWS = 20.0  # prior rows per class with evenly spread errors
 BLOCK = 65_536
-HALF = 0.5  # power of the probability of a mistake: 0 would know no usual mistakes, 1 would trust them
-STEPS = 1e-4  # to which a quality is rounded, so that other machines say the same
+HALF = 0.5  # exponent of the label noise: 0 ignores it, 1 trusts it fully
+STEPS = 1e-4  # rounding of a quality, so that machines agree
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def anchors(probabilities: ClassProbabilities, share: float = ANCHORS) -> NDArra
     known = np.flatnonzero(~np.isnan(probabilities.of_label))
     called, chance = probabilities.index[known, 0], probabilities.probability[known, 0]
     rows = pl.DataFrame({"called": called, "doubt": -chance})
-    place = pl.col("doubt").rank("ordinal").over("called") - 1  # equally certain ones in the order of the rows
+    place = pl.col("doubt").rank("ordinal").over("called") - 1  # ties in row order
     is_anchor = np.zeros(len(probabilities.of_label), bool)
     is_anchor[known] = rows.select(place < (pl.len().over("called") * share).ceil()).to_series().to_numpy()
     return is_anchor

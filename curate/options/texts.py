@@ -1,6 +1,6 @@
 """The help text of each shared option, and its short form."""
 
-# A command may add what it does with the option.
+# A command may add to the text of an option.
 MEANS: dict[str, str] = {
     "--actors": "--engine ray: maximum number of scoring processes; by default as many as fit",
     "--allow-unmatched": "Continue if none of the keys in a file is in the table",

@@ -120,7 +120,7 @@ def parse_pipeline(path: Path, text: str) -> Pipeline:
     """Return the pipeline in a text; ``path`` need not exist yet; InputError as ``read_pipeline``."""
     try:
         content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a ValueError
         raise InputError(f"{path} is not TOML: {str(error)[:200]}") from None
     pipeline = Pipeline(path, text, str(content.get(FOLDER, DEFAULT_FOLDER)), ())
     steps = tuple(_step(pipeline, name, value) for name, value in content.items() if name != FOLDER)

@@ -11,12 +11,12 @@ from curate.pipeline.file import FOLDER, FORMAT, Kind, Pipeline, Step, kind_of
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-# What the pipeline itself gives every command.
+# Options that the pipeline sets itself.
 SET_FOR_ALL = frozenset({"help", "dry-run", "json", "overwrite", "quiet"})
 TABLE = "table"
-# Options whose file a command makes.
+# Options with an output file.
 WRITES = frozenset({"--out", "--apply", "--findings", "--log", "--plot", "--sheet"})
-RESERVED = "pipeline"  # begins the names of the files of the pipeline itself; no step may have it
+RESERVED = "pipeline"  # prefix of the pipeline's files; not allowed as the name of a step
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _words(parameter: Any, value: Any, texts: list[str]) -> Iterator[str]:
     elif value is False and parameter.opts:
         yield from parameter.secondary_opts[:1]
     for text in texts:
-        yield f"{option}={text}"  # one word, or a value with a dash before it would be an option
+        yield f"{option}={text}"  # one word, since a value with a dash would be read as an option
 
 
 class Commands(Protocol):

@@ -90,7 +90,7 @@ def digest_of(path: Path) -> str:
     for file in path.rglob("*"):
         if file.is_file():
             entry = f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}".encode("utf-8", "surrogateescape")
-            total += int.from_bytes(hashlib.sha256(entry).digest())  # a sum: whatever their order
+            total += int.from_bytes(hashlib.sha256(entry).digest())  # a sum, independent of their order
     return f"{total % (1 << 256):064x}"
 
 

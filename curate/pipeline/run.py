@@ -112,7 +112,7 @@ def run_pipeline(
         with chdir(base):
             return run.dry_run_steps(some)
     with HeldFolder(folder), chdir(base):
-        run.state = read_state(folder)  # another run may have ended while we waited
+        run.state = read_state(folder)  # another run may have finished while waiting for the lock
         result = run.all(some, len(steps))
         if result.code or until is not None:
             return result
@@ -169,7 +169,7 @@ class _Run:
         """Run one step and record it; return its exit code."""
         name, before = planned.step.name, self.state.get(planned.step.name)
         anew = name in self.again or (not planned.kind.goes_on and before is not None)
-        # Noted first: what a killed run left under the step's names is then known to be its own.
+        # Recorded first, so that leftovers of a killed run under the step's names are recognised.
         self.state[name] = Done(_words(planned), {}, {})
         write_state(self.folder, self.state)
         inputs = self._inputs(planned)

@@ -65,7 +65,7 @@ def path_state(path: Path, leave_out: Path) -> str:
         for file in _files(path, leave_out.resolve()):
             status = file.stat(follow_symlinks=False)
             entry = f"{file.path}\0{status.st_size}\0{status.st_mtime_ns}".encode("utf-8", "surrogateescape")
-            total += int.from_bytes(hashlib.sha256(entry).digest())  # a sum: whatever their order
+            total += int.from_bytes(hashlib.sha256(entry).digest())  # a sum, independent of their order
             n += 1
         return f"{n} files, {total % (1 << 256):064x}"
     try:

@@ -23,7 +23,7 @@ from scoring.lookup import closest
 from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
-PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first that there is, unless another is requested
+PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first available one is the default
 
 
 @dataclass(frozen=True)

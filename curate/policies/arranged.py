@@ -24,7 +24,7 @@ CHUNK_ROWS = 16_384
 CHUNK_BYTES = 64 << 20
 SOURCE = "source_"
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
-N_LOOKED_AT = 16_384  # rows that are compared one by one, to name those that differ
+N_LOOKED_AT = 16_384  # maximal rows compared individually, to report differences
 
 
 class Ranked:
@@ -49,7 +49,7 @@ class Ranked:
         self.schema = pa.schema([*self._own, *of_picks.schema])
         self.meanings = meanings
         self._of_picks = of_picks
-        self._waiting_at = np.argsort(np.argsort(picks))  # where each pick stands among the kept rows of the table
+        self._waiting_at = np.argsort(np.argsort(picks))  # rank of each pick among the kept rows
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
         self._starts = [0]
@@ -205,7 +205,7 @@ def _compare_columns(source: Table, expected: Expected, subset: Table, names: Se
 def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:
     sample = next(subset.batches(names, rows=N_LOOKED_AT), None)
     if sample is None:
-        return  # no row is left: each that is missing is named as such
+        return  # no common row: missing rows are reported as such
     hashes = tie_breaks(key_array(sample.column(KEY)))
     named = False
     for piece in (batch.rename_columns(list(names)) for batch in source.batches()):

@@ -23,7 +23,7 @@ from curate.policies.seal import read_json
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
-MOST = 50  # receipts of a chain
+MOST = 50  # maximal number of receipts in a chain
 RECEIPT = ".receipt.json"
 
 

@@ -35,7 +35,7 @@ class Policy(Protocol[R]):
 
 WHERE: dict[
     str, str
-] = {  # to add a policy, add a line: what receipts call its rule; a filter's rules have their own names
+] = {  # to add a policy, add a line with the name of its rule in receipts; rules of filters have separate names
     FILTER: "curate.policies.filter.policy:Filter",
     "dedup": "curate.policies.dedup.policy:Dedup",
     "issues": "curate.policies.issues.policy:Issues",

@@ -55,7 +55,7 @@ class Result(Printed):
     receipt: AnyPath | None = None
 
     FILES: ClassVar[tuple[str, ...]] = ("subset", "decisions", "receipt")
-    IN_RECEIPT: ClassVar[tuple[str, ...]] = ()  # fields of a policy's own that its receipt holds
+    IN_RECEIPT: ClassVar[tuple[str, ...]] = ()  # additional fields of a policy in the receipt
 
     def paths(self) -> dict[str, AnyPath | None]:
         """Return the written files by name; None if not written."""
@@ -217,7 +217,7 @@ def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
 
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
     """Return each value of a column as text, its rows, and the number of rows in the mask ``inside``, shape (N,)."""
-    names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # of each batch: outside, inside
+    names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # counts per batch: outside, inside
     for start, batch in table.numbered([column], compact=True):
         values = batch.column(0)
         coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()

@@ -22,7 +22,7 @@ Again = Decided[Result]
 N_NAMED = 10
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
 TEXTS = ("reason", "rule")
-UNREADABLE, ABSENT = -1, -2  # of a decision as written then
+UNREADABLE, ABSENT = -1, -2  # outcomes of a written decision
 _NUMBER = r"[-+]?\d[\d.,]*(e[-+]?\d+)?"
 
 
@@ -137,7 +137,7 @@ def _unlike_words(names: list[str], now: pa.RecordBatch, old: pa.RecordBatch) ->
         left, right = now.column(name), old.column(name)
         if left.type != right.type or left.equals(right):
             continue
-        if name in TEXTS:  # without their numbers, which are compared as such
+        if name in TEXTS:  # texts without their numbers, which are compared separately
             left, right = (pc.replace_substring_regex(column, _NUMBER, "#") for column in (left, right))
         for row in unequal(left, right, close=CLOSE):
             if alike[row].as_py():

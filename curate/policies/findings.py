@@ -7,7 +7,7 @@ from typing import Any
 # Kinds of rows that differ.
 DECISION, SCORE, REASON, RANK, VALUE, LATER_VALUE = "decision", "score", "reason", "rank", "value", "later value"
 GONE, LACKING, EXTRA = "gone", "lacking", "extra"
-# Kinds of what else is not as the receipt says.
+# Kinds of other differences from the receipt.
 OTHER_BYTES, OTHER_BESIDE, OTHER_DIGEST = "other bytes", "other bytes next to", "other digest"
 OTHER_MODEL, OTHER_VERSION, OTHER_PACKAGE = "other model", "other version", "other package"
 OTHER_RULES, OTHER_CHANCES, OTHER_FIGURE = "other rules", "other probabilities", "other figure"

@@ -10,8 +10,8 @@ from curate.manifest.store_path import AnyPath, StorePath, path_to_read, sha256_
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
-DEEPEST = 4  # parts of a path below the folder of a receipt, such as steps/usable.parquet
-MOST_FILES = 1_000_000  # below the folders that are searched
+DEEPEST = 4  # maximal depth below the folder of a receipt, such as steps/usable.parquet
+MOST_FILES = 1_000_000  # maximal number of searched files
 
 
 @dataclass(frozen=True)

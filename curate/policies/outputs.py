@@ -23,7 +23,7 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 SUFFIX = ".parquet"
-STREAM_ROWS = ROW_GROUP_ROWS  # all columns at once: few rows keep the memory low, and a whole group is not copied
+STREAM_ROWS = ROW_GROUP_ROWS  # few rows of all columns at once keep the memory low
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ LOST = (
     ("failed_by", "failed"),
 )  # in a receipt, and in decisions
 COUNTED = ("n_rows", "kept", "dropped", "undecided", "failed")
-REST = {"drop": "not chosen", "undecided": "undecided", "failed": "failed"}  # rows of which a receipt does not say why
+REST = {"drop": "not chosen", "undecided": "undecided", "failed": "failed"}  # reasons of rows without a recorded reason
 
 Written = tuple[AtomicFile, int | None]  # a sealed file, and its rows; None for one that is no table
 FileState = tuple[str, int, int]  # name, size and time of change

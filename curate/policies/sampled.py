@@ -17,9 +17,9 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 from scoring.metrics.resampling import Interval
 
-ENDING = ".csv"  # of the file that names what was drawn
+ENDING = ".csv"  # suffix of the file of a sample
 MOST_BYTES = 256 << 20
-BLOCK = 48  # drawn images that the page shows at a time
+BLOCK = 48  # sampled images shown at a time
 NOT_COUNTED = f"without a verdict, or after the last fully judged block of {BLOCK}: count as not sampled"
 Row = TypeVar("Row")
 Judged = dict[tuple[str, str], dict[str, Line]]

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from curate.policies.decided import Result
 
-TWICE = 2.0  # times what all lose: a group that loses more is named
-LEAST_ROWS = 10  # of a group: fewer may lose as much by chance
+TWICE = 2.0  # loss relative to the average from which a group is reported
+LEAST_ROWS = 10  # minimal rows of a group, since small ones may lose much at random
 MOST_NAMED = 3
 
 

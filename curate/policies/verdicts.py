@@ -22,7 +22,7 @@ SUFFIX = ".verdicts.jsonl"
 KEEP, DROP, RELABEL, UNSURE = "keep", "drop", "relabel", "unsure"
 UNDO, SPLIT, AUDIT, BEGIN, RENAME = "undo", "split", "audit", "begin", "rename"
 DECISIONS = (KEEP, DROP, RELABEL, UNSURE)
-IMAGE, COPY, LABELS, LEAKS = "image", "copy", "label", "leak"  # what a group asks
+IMAGE, COPY, LABELS, LEAKS = "image", "copy", "label", "leak"  # questions of a group
 MOST_BYTES = 1 << 30
 SHORT = 16  # hexadecimal digits of an image's SHA-256 that bind a verdict to it
 N_NAMED = 3
@@ -359,7 +359,7 @@ class VerdictFile:
                     raise InputError(f"another process writes to {self.path}; try again")
                 if os.fstat(handle).st_size != size:
                     self._refuse_newer()
-                os.ftruncate(handle, size)  # of a line that was cut off: it never counted
+                os.ftruncate(handle, size)  # removes an incomplete last line
                 try:
                     yield handle
                 except BaseException:

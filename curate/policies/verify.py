@@ -30,7 +30,7 @@ from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.errors import InputError
 
-N_NAMED = 10  # figures of a receipt that differ
+N_NAMED = 10  # maximal number of reported figures
 NOTES = "notes"
 LONGEST = 80  # characters of a figure in a message
 
@@ -173,7 +173,7 @@ def _compare_receipt(
     now = facts_of(again)
     then = {name: value for name, value in noted.items() if name not in FIXED}
     now["policy"], then["policy"] = without_files(now["policy"]), without_files(then["policy"])
-    if NOTES in now and isinstance(then.get(NOTES), list):  # a command may know more than its rules
+    if NOTES in now and isinstance(then.get(NOTES), list):  # commands may add notes to those of their rules
         then[NOTES] = [note for note in then[NOTES] if note in now[NOTES]]
     for name in NOT_DERIVED & set(then) - set(now):
         result.notes.append(Finding(findings.NOT_AGAIN, name))
@@ -206,7 +206,7 @@ def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], resul
     for name, table in outputs.items():
         rules = table.metadata.get("policy")
         if isinstance(rules, list) and len(rules) >= len(noted["policy"]):
-            last_rules = rules[len(rules) - len(noted["policy"]) :]  # of a subset, rules of earlier subsets come first
+            last_rules = rules[len(rules) - len(noted["policy"]) :]  # rules of earlier subsets come first
             _name_figures(unequal(last_rules, noted["policy"], f"policy of {name}"), result)
 
 

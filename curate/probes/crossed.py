@@ -14,11 +14,11 @@ from scoring.relative.neighbours import near_in
 from scoring.relative.space import centred, mean_of
 
 FOLDS = 5
-ROUNDS = 2  # the second learns less from labels that the first doubts
+ROUNDS = 2  # the second round reduces the weight of labels that the first one doubts
 NEIGHBOURS = 30
-LEAST_WEIGHT = 0.02  # of a label that is doubted: no class is lost
-WARMTH = 0.07  # cosine in which a neighbour's vote falls by e
-COPY = 0.99  # cosine, as stored, from which on two rows share a fold
+LEAST_WEIGHT = 0.02  # minimal weight of a label, so that no class is lost
+WARMTH = 0.07  # temperature of the neighbours' votes, in cosine
+COPY = 0.99  # uncentred cosine from which two rows share a fold
 NEAREST = 4  # neighbours that may be copies
 BLOCK_NUMBERS = 2_000_000  # probabilities held at a time
 FITTED_NUMBERS = 400_000  # logits that a temperature is fitted to
@@ -110,7 +110,7 @@ def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], se
     group = np.arange(len(codes))
     row, place = np.nonzero(copy >= 0)
     other = copy[row, place]
-    while len(row):  # the lowest number of a group reaches all of it
+    while len(row):  # propagate the lowest index through each group
         before = group.copy()
         lowest = np.minimum(group[row], group[other])
         np.minimum.at(group, row, lowest)

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 16_384  # rows at a time
-SHRINK = (0.1, 0.5, 2.0)  # of the covariance towards its mean variance: what is tried
+SHRINK = (0.1, 0.5, 2.0)  # candidate shrinkages of the covariance towards its mean variance
 ABSENT = -1e4  # logit of a class without a row
-FEWEST = 1e-3  # weight of rows below which a class has none
+FEWEST = 1e-3  # total weight below which a class counts as absent
 
 
 @dataclass(frozen=True)

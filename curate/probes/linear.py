@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scoring.errors import InputError
 from scoring.metrics import classifier
 
-STRENGTH = 4.0  # mean length that features are given: with C = 1, how far a fit may go from few labels
+STRENGTH = 4.0  # mean norm of scaled features, which sets the strength of the penalty
 FOLDS = 5
 LEAST_ROWS = 20  # labelled rows that a temperature is fitted on
 COLDEST, HOTTEST = 0.02, 50.0  # range of the temperature of a linear probe
@@ -125,7 +125,7 @@ def _fit(
 
 def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
     """Return the temperature with the lowest loss on held-out rows; 1 with too few rows, or if all are equal."""
-    if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # one class alone is certain at any temperature
+    if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # a single class is certain at any temperature
         return 1.0
     fold = classifier.spread_folds(labels, FOLDS, seed=seed)
     logits, targets = [], []

@@ -9,11 +9,11 @@ from torch import Tensor
 from scoring.search.kmeans import assign, spherical_kmeans
 from scoring.threads import few_threads
 
-DIMENSIONS = 32  # principal components that Gaussians are fitted in, at most
+DIMENSIONS = 32  # maximal number of principal components
 FLOOR = 1e-4  # added to every variance, as a share of the rows' total variance
 STEPS, TOLERANCE = 100, 1e-3  # of EM: at most, and the gain of the mean log-likelihood that ends it
 START_STEPS = 10  # of the k-means that each fit starts from
-SMALL = 10**8  # products of a step below which one thread is the faster
+SMALL = 10**8  # multiplications per step below which one thread is faster
 
 
 @dataclass(frozen=True)

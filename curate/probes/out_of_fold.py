@@ -16,10 +16,10 @@ from scoring.errors import InputError
 from scoring.metrics.classifier import spread_folds
 
 FOLDS = 5
-MOST_ROWS = 20_000  # rows that one model is fitted on: more change little
+MOST_ROWS = 20_000  # maximal training rows of a model; more change little
 MOST_CLASSES = 10_000
 MOST_WEIGHTS = 2_500_000  # classes times numbers of an embedding: a fit holds up to 1.6 kB for each
-TOLERANCE = 1e-4  # of the fit: a tenth of it takes twice as long, and leaves out no more wrong labels
+TOLERANCE = 1e-4  # tolerance of the fit: a tenth takes twice as long and finds no more wrong labels
 BLOCK_NUMBERS = 4_000_000  # probabilities held at a time
 LEAST = float(np.finfo(np.float32).tiny)  # probability of a label that cannot be determined
 N_NAMED = 3

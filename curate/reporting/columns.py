@@ -23,8 +23,8 @@ NOT_SHOWN = {
     THUMBNAIL,
     PHASH,
     SHA256,
-}  # said elsewhere, or nothing that one reads
-TAKEN = {"n", "row", KEY, "path", STATUS, "decision", "reason"}  # names of a report's own
+}  # columns that are shown elsewhere, or not readable
+TAKEN = {"n", "row", KEY, "path", STATUS, "decision", "reason"}  # names used by the report
 DIRECTION = {"more certain": 1, "less certain": -1}
 MOST = 80  # columns
 

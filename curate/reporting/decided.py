@@ -18,7 +18,7 @@ from curate.tables.digests import key_bytes, plain
 from curate.tables.keys import key_hashes, places
 from scoring.errors import InputError
 
-OPEN = len(OUTCOMES)  # the code of a row that nothing decided
+OPEN = len(OUTCOMES)  # the code of a row without a decision
 NO_RULE = "no rule"
 NOTED = {"rule": pl.String, "margin": pl.Float64, "threshold": pl.Float64}
 NEEDED = (KEY, "decision", *NOTED)

@@ -73,7 +73,7 @@ def _of_filter(applied: Applied, thresholds: Mapping[str, tuple[float, float]]) 
         try:
             rule = rule_from_json(value)
         except InputError:
-            continue  # of another version: its rows are in the funnel all the same
+            continue  # of another version: only its counts are used
         low, high = thresholds.get(rule.typed(), (1.0, 0.0))
         if rule.column is not None and rule.per is None and low == high:
             cuts.append((rule.column, low, f"{rule.typed()} of {applied.name}"))

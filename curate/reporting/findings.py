@@ -33,9 +33,9 @@ from scoring.errors import InputError
 from scoring.images.views import AS_IT_IS
 
 LEAK, CONFLICT, LABEL, JUNK, NEAR = "leak", "label-conflict", "label", "junk", "near-copy"
-COPIED = "dropped-copy"  # what a deduplication dropped: nothing has to be decided
+COPIED = "dropped-copy"  # dropped by a deduplication: needs no decision
 QUESTIONS = {LEAK: OF_LEAK, CONFLICT: OF_LABEL, LABEL: OF_LABEL, NEAR: COPY, COPIED: COPY}  # of other kinds: of images
-FIRST = (LEAK, CONFLICT, LABEL, JUNK, NEAR, GROUPS)  # the other kinds follow, the most rows first
+FIRST = (LEAK, CONFLICT, LABEL, JUNK, NEAR, GROUPS)  # first kinds in order; others follow, most rows first
 DEDUP = "dedup"
 Rows = NDArray[np.int64]
 

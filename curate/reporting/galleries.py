@@ -29,7 +29,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 FLAT, EACH = 48, 12  # rows of a gallery, and of each group of one
-SPARE = 8  # times as many are looked at, so that equal images are shown once
+SPARE = 8  # oversampling, since equal images are shown once
 MOST_GROUPS = 20
 CLASSES = 12
 LABELS, ISSUES = "labels", "issues"

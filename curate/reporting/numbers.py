@@ -12,16 +12,16 @@ from curate.tables.needs import Needs
 from curate.tables.rows import Numbers, read_rows
 
 BINS = 60
-CORE = (0.001, 0.999)  # of the values: where the bins lie when the rest is far away
-FAR = 20  # times as wide as the core is what all values span
-SKEWED = 20  # times the 1 % quantile is the 99 % quantile
+CORE = (0.001, 0.999)  # quantiles that bound the bins if other values are far away
+FAR = 20  # ratio of the range to the core from which bins span the core only
+SKEWED = 20  # ratio of the 99 % to the 1 % quantile for a log axis
 EXACT = 2**53  # whole numbers beyond are not separated
 LARGE, SMALL = 1e300, 1e-300
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MEMORY = 512 << 20  # bytes of columns that are held together
-BYTES = 9  # of a value and whether there is one
+MEMORY = 512 << 20  # bytes of columns in memory
+BYTES = 9  # bytes per value and validity
 MOST_CLASSES = 50
-FEWEST_RANKED = 3  # rows that both columns have
+FEWEST_RANKED = 3  # minimal number of common rows
 
 
 def histogram(values: NDArray[Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from scoring.errors import InputError
 
 FEWEST = 12  # rows; fewer have no neighbourhoods
 PERPLEXITY = 30
-MOST_EXACT = 20_000  # rows whose nearest ones are found by looking at all
+MOST_EXACT = 20_000  # maximal rows for an exact neighbour search
 NO_LIBRARY = "the map is left out: it needs openTSNE; install it with: pip install 'kappa-curate[map]'"
 
 
@@ -78,7 +78,7 @@ def place_rows(
         return f"there is no map: fewer than {FEWEST} rows have an embedding"
     matrix = matrix[is_placed] / length[is_placed, None]
     n = len(matrix)
-    # One thread: sums of several come in any order, and a map grows other from the last bit of one.
+    # One thread: the order of summation would change the last bits, and thereby the map.
     perplexity = min(PERPLEXITY, (n - 1) / 3)
     neighbours = "exact" if n <= MOST_EXACT else "auto"
     tsne = TSNE(perplexity=perplexity, random_state=seed, n_jobs=1, initialization="pca", neighbors=neighbours)

@@ -24,8 +24,8 @@ from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
 RECEIPT = ".receipt.json"
-MOST = 50  # policies over one table
-MOST_REASONS = 50  # that are named of a policy
+MOST = 50  # maximal number of policies
+MOST_REASONS = 50  # maximal number of reported reasons per policy
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def find_results(table: Table, paths: Results) -> list[Applied]:
 
 def _chain(receipt: AnyPath, table: Table) -> list[Link]:
     """Return a receipt and its predecessors up to the table, without calibrations."""
-    read_receipt(receipt)  # refuses a calibration, which decides nothing
+    read_receipt(receipt)  # refuses calibrations, which decide no rows
     steps = []
     for step in links(receipt, Searched(receipt.parent)):
         steps += [] if step.is_calibration else [step]

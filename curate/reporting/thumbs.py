@@ -107,7 +107,7 @@ def thumbnail(data: bytes, side: int = SIDE, *, white: int = WHITE) -> bytes:
 
     ``white`` is the white level of images with 16 bits per channel.
     """
-    try:  # a larger one shows the pixels that are there, and none that were made
+    try:  # not enlarged beyond its pixels
         pixels = decode_rgb(data, short_side=side if side <= SIDE else None, white=white)
     except MemoryError:
         raise DecodeError("too_large", "it does not fit in memory") from None

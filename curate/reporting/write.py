@@ -80,7 +80,7 @@ def run_report(options: ReportOptions) -> Report:
         if review is not None:
             kinds = findings_of(facts.dataset, facts.decided, facts.results)
             decisions = decisions_on(opened, facts.results)
-            check_folder(review, overwrite=options.overwrite)  # again, after the work
+            check_folder(review, overwrite=options.overwrite)  # checked again after the work
             folder = AtomicFolder(review, overwrite=options.overwrite)
             discards.callback(folder.discard)
             files.append(folder)

@@ -64,7 +64,7 @@ class QueryNames:
         row, kind = self._row.get(text), _kind_of_path(text)
         if row is None and kind is not None:
             return NamedQuery(text, kind)
-        if row is None:  # perhaps it is a key in another form of Unicode
+        if row is None:  # it may be a key in another Unicode form
             meant = key_meant(text, self.table)
             row = rows_with_keys(self.table, [meant]).get(meant)
             return None if row is None else NamedQuery(meant, ROW, row)

@@ -19,7 +19,7 @@ from scoring.search.links import Links, Recall
 SHOWN = 10  # queries that are printed
 EACH = 20  # rows of each
 LETTERS = 80  # of a name
-# What becomes of a query.
+# States of a query.
 ANSWERED, ALONE, REJECTED, UNDECIDED, FAILED = "answered", "alone", "rejected", "undecided", "failed"
 
 

@@ -12,10 +12,10 @@ from scoring.search.links import Links, Recall
 from scoring.search.rows import Vectors
 
 EXACT_ROWS = 50_000  # up to here every query is compared with every row
-EXACT_PAIRS = 20_000_000_000  # so too where pairs are no more than that: lists would cost more than they save
+EXACT_PAIRS = 20_000_000_000  # also up to this many pairs, for which lists cost more than they save
 AIMED_RECALL = 0.99  # share of the neighbours that the choice of lists aims at
 QUERIES = 4096  # at a time
-MOST_PAIRS = 10_000_000  # that are given back
+MOST_PAIRS = 10_000_000  # maximal number of returned pairs
 
 
 @dataclass(frozen=True)

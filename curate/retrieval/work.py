@@ -22,8 +22,8 @@ from scoring.errors import InputError
 from scoring.search.links import Links, Recall
 
 TOP = 10
-# What becomes of a row, in the order of ``Retrieval.row_states``.
-SEARCHED, UNSCORED = 0, 1  # and then EMBEDDING_PROBLEMS
+# States of a row, in the order of ``Retrieval.row_states``.
+SEARCHED, UNSCORED = 0, 1  # followed by EMBEDDING_PROBLEMS
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from curate.tables.table import Table
 from curate.tables.vectors import Embeddings
 from scoring.relative.space import unit
 
-ALIKE = 0.6  # length of the mean of unit vectors: a group from here on shows one thing
-FEWEST = 6  # images of a group that is divided
-APART = 0.2  # between how likely two halves of a group are wrong
-MOST, ROUNDS = 2_000, 10  # images of a group, about, that determine its halves, and steps to them
+ALIKE = 0.6  # norm of the mean of unit vectors from which a group is homogeneous
+FEWEST = 6  # minimal size of a group to divide
+APART = 0.2  # minimal difference of mean weights between two halves
+MOST, ROUNDS = 2_000, 10  # approximate sample size and iterations of 2-means
 Vectors = NDArray[np.float32]
 
 

@@ -22,17 +22,17 @@ from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 
-SHOWN = 48  # images of a group that are shown, of more a sample
-SPARSE = 0.02  # expected share of bad images in a group of which nothing else is known
+SHOWN = 48  # maximal images of a group shown; more are sampled
+SPARSE = 0.02  # prior share of bad images in a group
 OF_KIND = {
     LEAK: 1.0,
     CONFLICT: 1.0,
     LABEL: 0.5,
     NEAR: 0.5,
     COPIED: 0.0,
-}  # the same, of kinds that p_junk says nothing of
+}
 OPEN = "undecided"
-OF_LOOKS = (JUNK, GROUPS, OPEN)  # kinds of which images are here for what they show, and not for one measure
+OF_LOOKS = (JUNK, GROUPS, OPEN)  # kinds that depend on content, not on a measure
 SIZES = ("width", "height")
 ROUNDED = 2.0  # pixels by which the sides of a resized image may be off
 NEAR_WORDS = "copies, or two objects on one background"
@@ -224,7 +224,7 @@ def _weights(part: Finding, junk: NDArray[np.float64] | None) -> NDArray[np.floa
 
 def _divisions(part: Finding, weights: NDArray[np.float64], units: Vectors | None) -> list[Rows]:
     """Return the indices of a finding's images in groups."""
-    if part.labels or part.kind in (NEAR, COPIED) or units is None:  # one question whatever the image shows
+    if part.labels or part.kind in (NEAR, COPIED) or units is None:  # one question for all images
         return [np.arange(len(part.rows))]
     if part.kind in OF_LOOKS:
         return divided(units)

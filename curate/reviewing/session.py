@@ -37,11 +37,11 @@ from curate.tables.digests import text_hashes
 from scoring.errors import InputError
 
 PAGE = 500  # images of a page of all
-DRAWN = 60  # images of an audit at a time: so many good ones show that fewer than 5 % are bad
+DRAWN = 60  # sampled images at a time: if all are good, fewer than 5 % are bad
 LEVEL = 0.95
 DISAGREE = "reviewers-disagree"
 OPPOSITE = {KEEP: DROP, DROP: KEEP}
-LEFT_OUT = {KEEP: 1.0, DROP: 0.0}  # how likely an image is wrong that was taken out of a decision
+LEFT_OUT = {KEEP: 1.0, DROP: 0.0}  # weight of an image excluded from a decision
 MOST_LABEL = 500  # characters of a new label
 
 
@@ -270,7 +270,7 @@ class Review:
                     labels.update((row, label) for label in decision.labels.values())
         dropped |= bad
         if any(group.kind == SAMPLE for group in self._groups.values()):
-            disagree = {}  # each reviewer's verdict counts
+            disagree = {}  # disagreements are ignored for samples
         groups = self._disagreeing({key: (each.question, each.words) for key, each in disagree.items()})
         split = {line.group for line in lines if line.verdict == SPLIT}
         for group in self._groups.values():
@@ -321,7 +321,7 @@ class Review:
         """Return the rows of a group that are still to be decided."""
         if group.kind == DISAGREE:
             return group.rows
-        pairs = [*zip(group.rows.tolist(), group.beside.tolist(), strict=False)]  # none of a group without others
+        pairs = [*zip(group.rows.tolist(), group.beside.tolist(), strict=False)]  # skips groups without compared images
         if group.kind == SAMPLE and pairs:
             return group.rows[[pair not in self._standing.pairs for pair in pairs]]
         answered = self._standing.answered.get(group.question)

@@ -19,8 +19,8 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 CSV = "csv"
-HIDDEN = ("arm", "pick", "gain")  # what would show an annotator why an image is requested
-FILLED_IN = ("label", "annotator")  # columns that are theirs
+HIDDEN = ("arm", "pick", "gain")  # columns that show why an image was picked
+FILLED_IN = ("label", "annotator")  # columns for annotators
 DELIMITERS = ",;\t"
 N_SHOWN = 3
 CLOSE = 1e-9

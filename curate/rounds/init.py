@@ -34,8 +34,8 @@ from scoring.file_digest import file_sha256
 from scoring.lock import LOCK, HeldFolder
 from scoring.temporaries import sweep, temporary_stem
 
-NONE = ("0", "0.0", "0%")  # what --holdout takes for no rows
-SHARE, MOST = 0.1, 500  # of the rows that can be compared, held out unless said otherwise
+NONE = ("0", "0.0", "0%")  # values of --holdout for no rows
+SHARE, MOST = 0.1, 500  # default share and maximal number of held-out rows
 HOLDOUT_SCHEMA = pa.schema([(KEY, pa.string()), ("label", pa.string())])
 
 
@@ -77,7 +77,7 @@ def run_round_init(options: RoundInitOptions) -> Folder:
     labels = _labels(scored, held_out, options.label, options.labelled, settings)
     _refuse_foreign(path)
     with HeldFolder(path):
-        _refuse_foreign(path)  # another process may have made it meanwhile
+        _refuse_foreign(path)  # another process may have created it meanwhile
         _write_holdout(path / HOLDOUT, scored.keys(held_out), labels)
         values = {**settings.to_json(), "holdout_sha256": file_sha256(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)

@@ -11,7 +11,7 @@ from curate.rounds.state.pool import TableRows
 from curate.rounds.state.standing import RoundRows
 from scoring.errors import InputError
 
-ROUNDING = 1e-9  # by which an end of an interval may be another on another machine
+ROUNDING = 1e-9  # tolerance of interval bounds between machines
 
 
 def measure_problems(

@@ -37,8 +37,8 @@ from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
-N_SHOWN, N_NAMED = 3, 10  # rows that differ, on a line and in JSON
-PASSED_THROUGH = ("uri", "width", "height")  # the table's own, which nothing was chosen by
+N_SHOWN, N_NAMED = 3, 10  # maximal different rows shown on a line, and listed in JSON
+PASSED_THROUGH = ("uri", "width", "height")  # table columns that do not affect the choice
 PLACE = "rank"
 
 
@@ -146,14 +146,14 @@ class _Past:
 
     def __init__(self, path: Path, settings: RoundSettings, scored: TableRows) -> None:
         self.folder, self.scored = Folder(path, settings, ()), scored
-        self.arms: dict[str, str] = {}  # every key that was requested -> why
-        self.labels: dict[str, LabelFile | str] = {}  # imports by name; in words where one cannot be read
-        self.before: str | None = file_sha256(path / CONFIG)  # digest of the last thing written; None where it is lost
-        self.lacking: str | None = None  # why no round from here on can be derived
-        self.named_imports: set[str] = set()  # imports that a round named
-        self.loose: list[str] = []  # what no round is to blame for
+        self.arms: dict[str, str] = {}  # every key sent out -> its arm
+        self.labels: dict[str, LabelFile | str] = {}  # imports by name; an error text if unreadable
+        self.before: str | None = file_sha256(path / CONFIG)  # digest of the last record; None if lost
+        self.lacking: str | None = None  # why no further round can be recomputed
+        self.named_imports: set[str] = set()  # imports listed in a round
+        self.loose: list[str] = []  # problems outside of rounds
         self.rounds: list[Round] = []
-        self.altered = False  # whether a round is not as it was written
+        self.altered = False  # whether a round was changed
 
     def check_holdout(self) -> list[str]:
         """Return the differences in the held-out rows, without which no round can be recomputed."""

@@ -11,7 +11,7 @@ from curate.counted import counted
 from curate.selectors.contract import Pool, Selection, Selector, check
 from scoring.errors import InputError
 
-STRATA = {"predicted": "probabilities", "given": "labels"}  # whose class -> what it takes
+STRATA = {"predicted": "probabilities", "given": "labels"}  # kind of class -> required field
 SHARES = ("proportional", "equal")
 LEAST = -1e-3  # a cross-entropy may be below 0 by rounding alone
 
@@ -74,7 +74,7 @@ class StratifiedRandom(Selector):
             when = (turn + 0.5) / sizes[of_row]
         else:
             when = turn.astype(np.float64) + labelled_in(pool, classes)[of_row]
-        lot = generator.permutation(len(classes))[of_row]  # which class goes first among equals
+        lot = generator.permutation(len(classes))[of_row]  # random order among ties of classes
         chosen = np.lexsort((lot, when))[:budget]
         notes = ("no candidate has a known class, so these are random picks",) if (classes < 0).all() else ()
         return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)

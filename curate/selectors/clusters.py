@@ -16,12 +16,12 @@ from scoring.errors import InputError
 ROUNDS = 25  # iterations of k-means, at most
 PER_CENTROID = 256  # rows that train one centroid, at most
 SAMPLE = 262_144  # rows that train all of them, at most
-TINY = 5  # a cluster of so many rows or fewer comes last
-NEAR = 20  # neighbours that make a row typical
-DOUBLE = 1_024  # rows of one cluster whose distances are measured in float64
-LARGEST = 20_000  # rows of one cluster among which neighbours are looked for
+TINY = 5  # clusters of at most this size come last
+NEAR = 20  # number of neighbours for typicality
+DOUBLE = 1_024  # cluster size up to which distances are in float64
+LARGEST = 20_000  # maximal rows of a cluster for the neighbour search
 AT_ONCE = 512  # rows whose distances are measured at a time
-LITTLE = 1e-5  # added to a mean distance, so that copies have a typicality too
+LITTLE = 1e-5  # added to a mean distance, so that copies have a finite typicality
 ALONE = 1e5  # typicality of the only row of a cluster
 
 

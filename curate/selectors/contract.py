@@ -73,9 +73,9 @@ class Selection:
 
 
 BLOCK_NUMBERS = 4_000_000  # numbers that are looked at in one go
-ATOL = 1e-3  # how far from 1 the probabilities of a row may sum: float16 tables
+ATOL = 1e-3  # tolerance of the sum of probabilities, for float16 tables
 
-HOW_TO_GET = {  # what a selector may need of a pool -> where it comes from
+HOW_TO_GET = {  # field of a pool -> how to provide it
     "vectors": "embeddings: pass a table that `curate score` wrote with its `embedding` column",
     "probabilities": "class probabilities: label a first batch, so that the probe can be fitted",
     "labels": "the classes of the labelled rows: pass a table or CSV with a label for each key",

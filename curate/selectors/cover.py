@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from curate.selectors.geometry import spans
 from curate.selectors.picking import picking
 
-CHUNK = 32  # rows whose gain is first measured again
-TIE = 1e-9  # gains nearer than this, relative to the best, are a tie: rounding must not decide
-FLOOR = 1e-13  # and so are gains nearer than this, relative to the whole weight
+CHUNK = 32  # rows whose gain is updated first
+TIE = 1e-9  # gains closer than this, relative to the best, are ties
+FLOOR = 1e-13  # also gains closer than this, relative to the total weight
 
 FULL = 65_535  # a similarity of 1 as a whole number
 
 
 def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
     """Return similarities, clipped to [0, 1], as integers in units of 1 / 65,535, rounded down."""
-    fixed = (similarity * FULL).astype(np.int32)  # by way of int32, which processors convert many at a time
+    fixed = (similarity * FULL).astype(np.int32)  # through int32, which is vectorised
     return np.minimum(fixed, FULL, out=fixed).astype(np.uint16)
 
 
@@ -70,7 +70,7 @@ class DenseCover:
         self._floor = FLOOR * float(weights.sum(dtype=np.float64))
         self._round = 0
         self._measured = np.full(len(similarity), -1)  # the round in which a bound was exact
-        self._bound = np.empty(len(similarity)) if most is None else most.astype(np.float64)  # of the gain, from above
+        self._bound = np.empty(len(similarity)) if most is None else most.astype(np.float64)  # upper bound of the gain
         for span in spans(len(similarity) if most is None else 0, 512):
             self._measure(np.arange(span.start, span.stop))
 

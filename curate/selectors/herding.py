@@ -11,9 +11,9 @@ from curate.selectors.cover import FULL, DenseCover, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
 from scoring.errors import InputError
 
-LIKELY = 4_096  # candidates that are held against labelled rows at once, for they may be picked
-TOGETHER = 512  # rows at least that are held against all that was done before
-STAGE = 1000  # picks between two drawings of references, when not all rows are looked at
+LIKELY = 4_096  # candidates compared with labelled rows at once
+TOGETHER = 512  # minimal rows compared with all earlier picks at once
+STAGE = 1000  # picks per sample of references
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,10 @@ def _staged(
             done = np.concatenate([pool.labelled, pool.candidates[picks]])
             others = _covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, self.bandwidth)
             loss = _coverage_loss(cover.covered / FULL, weights[drawn], others, weights[fresh])
-        del cover, similarity, alone  # half a gigabyte, before the next stage asks for as much
+        del cover, similarity, alone  # frees half a gigabyte before the next stage
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
     note = f"approximate: {drew} drawn for each {STAGE:,} picks"
-    if loss == loss:  # not NaN: there were rows left to measure it on
+    if loss == loss:  # not NaN
         note += f"; rows that were not drawn are covered {loss:.2%} less than those that were"
     return picks, gains, (note,)
 

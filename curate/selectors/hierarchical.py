@@ -12,9 +12,9 @@ from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import members, subset
 from scoring.errors import InputError
 
-ROWS_A_CLUSTER = 16  # on average, where the dataset is small; never more than ``most_clusters`` clusters
+ROWS_A_CLUSTER = 16  # mean rows per cluster in small datasets
 TRAINING = 262_144  # rows on which the finest clusters are found
-MOST_RESAMPLED = 16  # rows that a cluster gives to the next clustering
+MOST_RESAMPLED = 16  # maximal resampled rows per cluster
 ROUNDS = 10  # iterations of each k-means, at most
 PICKS = ("random", "closest")
 
@@ -127,11 +127,11 @@ def spread_centroids(
         points = points[np.sort(generator.choice(len(points), max(TRAINING, k), replace=False))]
     centroids = clustered(points)
     n_resampled = min(MOST_RESAMPLED, len(points) // (2 * k))
-    for _ in range(resamples if n_resampled > 1 else 0):  # one point a cluster would be the centroids again
+    for _ in range(resamples if n_resampled > 1 else 0):  # one point per cluster would give the same centroids
         index, cosine = assign(points, centroids)
         near = nearest_of_each(index[:, 0], cosine[:, 0], n_resampled)
         if len(near) < k:
-            break  # too few points differ to be spread any further
+            break  # too few distinct points
         centroids = clustered(points[near])
     return centroids
 

@@ -11,11 +11,11 @@ from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import spans, unit, widened
 from curate.selectors.picking import picking
 
-FRONT, ROOTS = 4096, 16  # rows whose distance is kept current: so many at least, or 16 roots of all, which cost least
-ALIKE = 512  # rows of about the same age that are brought up to date together
-CENTRES = 64  # picks that they are brought up to date with in one go
-EXACT_NUMBERS = 8_000_000  # up to so many numbers in the candidates' vectors, all is computed in float64
-TIE = 1e-12  # distances in float64 nearer than this, relative to the greater, are the same
+FRONT, ROOTS = 4096, 16  # rows with exact distances: at least this many, or 16 sqrt(N), the fastest number
+ALIKE = 512  # rows of similar age that are updated together
+CENTRES = 64  # picks per update
+EXACT_NUMBERS = 8_000_000  # number of elements up to which everything is in float64
+TIE = 1e-12  # relative difference of float64 distances below which they are ties
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class KCenter(Selector):
         search = Farthest(pool.array("vectors"), pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
         gains = [] if len(pool.labelled) else [np.inf]
         for position in picking(budget):
-            if position < len(gains):  # it was drawn
+            if position < len(gains):  # a random first pick
                 continue
             row, distance = search.farthest()
             if row < 0:
@@ -87,15 +87,15 @@ class Farthest:
         self._unit_length = unit_length
         self._vectors, self._candidates, self._start = vectors, candidates, len(labelled)
         largest = max(float((self._cast(vectors[candidates[span]]) ** 2).sum(axis=1).max()) for span in spans(size))
-        self._close = (1e-12 if small else 2e-6) * largest  # squared distances nearer than this are rounding
+        self._close = (1e-12 if small else 2e-6) * largest  # tolerance of squared distances
         self._done = np.concatenate([labelled, np.zeros(budget, np.int64)])  # labelled, then picks
         self._total = len(labelled)
         self._bound = np.full(size, np.inf, self._type)  # squared distance to the first _seen of _done: from above
         self._seen = np.zeros(size, np.int32)
-        self._nearest = np.zeros(size, np.int32)  # the one of _done that it is the distance to
+        self._nearest = np.zeros(size, np.int32)  # index of the nearest in _done
         self._open = np.ones(size, bool)
         self._front, self._rows = np.zeros(0, np.int64), np.zeros((0, vectors.shape[1]), self._type)
-        self._floor = np.inf  # no row outside the front is farther than this; all in the front are up to date
+        self._floor = np.inf  # rows outside the front are at most this far; rows in the front are exact
         if not len(labelled):
             self.take(first)
         for span in spans(size):
@@ -161,11 +161,11 @@ class Farthest:
 
     def _sweep(self, top: float) -> None:
         """Update every row whose distance may exceed ``top``, the exact distance of one row."""
-        self._floor = top  # rows that fall behind it need not be finished
+        self._floor = top  # rows below it need no exact distance
         rows = np.flatnonzero(self._open & (self._bound > top + self._close) & (self._seen < self._total))
         far = min(ALIKE, len(rows))
         lead = np.argpartition(self._bound[rows], len(rows) - far)[len(rows) - far :]
-        self._raise_floor(rows[lead])  # a first guess of how far is far, so that few others have to be finished
+        self._raise_floor(rows[lead])  # a first lower bound, so that few rows need exact distances
         rows = rows[(self._bound[rows] > self._floor + self._close) & (self._seen[rows] < self._total)]
         rows = rows[np.argsort(self._seen[rows], kind="stable")]
         for span in spans(len(rows)):

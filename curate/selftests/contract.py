@@ -8,7 +8,7 @@ from scoring.metrics.resampling import Interval
 
 HOLDS, BROKEN, UNSURE, UNTRIED = "holds", "broken", "cannot be determined", "not tried"
 SAME, WORSE, COPIES, LABELS = "same", "worse", "copies", "labels"
-SECTIONS: Mapping[str, str] = {  # what is tried, in the order shown
+SECTIONS: Mapping[str, str] = {  # sections in display order
     SAME: "what must change no score",
     WORSE: (
         "what must make a score less certain, the more the stronger: how many more unchanged images are more certain"

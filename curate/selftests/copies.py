@@ -16,7 +16,7 @@ from scoring.relative.space import COPY, unit
 
 UNIQUENESS = "uniqueness"  # 1 - cosine to the nearest other image: what deduplication and coverage use
 ROUNDING = 1e-3  # of a cosine of embeddings of the same pixels
-LEAST_SHARE = 0.95  # of images that are less unique once a changed copy is among the others
+LEAST_SHARE = 0.95  # minimal share of images that become less unique
 JPEG_QUALITY = 50
 
 
@@ -31,7 +31,7 @@ def saved_again(images: Tensor) -> Tensor:
     return recompress(images, torch.Generator(), 100.0 - JPEG_QUALITY)
 
 
-KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # what is made, and the least share that must notice
+KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # kind -> change, minimal share of images
     "an exact copy": (lambda images: images, 1.0),
     "a copy saved again": (saved_again, LEAST_SHARE),
     "a copy at half size": (half_size, LEAST_SHARE),

@@ -24,8 +24,8 @@ from scoring.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
 from scoring.runner import Runner
 
-TURN = 0.02  # mean share of images by which a score may fall back as strength grows
-NOTICED = 0.1  # a mean share that may be as large as this is not called none
+TURN = 0.02  # largest tolerated decrease with strength, as a mean share of images
+NOTICED = 0.1  # smallest effect that counts, as a mean share
 DIGITS = 2
 
 

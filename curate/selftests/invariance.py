@@ -28,14 +28,14 @@ from scoring.metrics.resampling import Interval
 from scoring.relative.columns import LOCAL
 from scoring.relative.columns import PER_IMAGE as OF_DATASET
 
-FEWEST = 20  # images that say anything
-COMPANY = 1_000  # images of a source that the tested ones are among
+FEWEST = 20  # minimal number of images
+COMPANY = 1_000  # further images of a source
 IMAGE = "image"
 STEP = 65_536  # rows of a source looked at together
 MOST = 200  # images that are scored again in every way
 EXACT, CLOSE, NEAR = 0.0, 1e-4, 1e-3
 RANK = 0.99  # rank correlation that half precision and another backend must reach
-DATASET_RANK = 0.9  # the same of scores that are fitted to the dataset, ranks among few neighbours
+DATASET_RANK = 0.9  # the same for scores relative to the dataset
 Scored = Mapping[str, Mapping[str, float]]  # column -> key -> value
 
 
@@ -288,7 +288,7 @@ class _Work:
             rows = rows[::2]
         pq.write_table(self.images.take(rows), source, row_group_size=64)
         settings = {"device": "cpu", "precision": "fp32", "fit": self.fit and way.rows != "half", **way.settings}
-        if "backend" in settings:  # a process in which OpenVINO ran dies when it forks
+        if "backend" in settings:  # a separate process: forking after OpenVINO crashes
             _by_command(source, out, self.model, settings)
         else:
             score(source, out, model=self.model, **self.sample.keywords(), quality=False, **settings)
@@ -327,7 +327,7 @@ def _compared(way: Way, reference: Scored, scored: Scored, names: Sequence[str])
         if name not in scored:
             yield Check(SAME, way.what, name, UNTRIED, "the dataset is another one")
             continue
-        if name == LOCAL and way.tolerance is None:  # rounding changes the line of similar images
+        if name == LOCAL and way.tolerance is None:  # rounding changes the order of similar images
             yield Check(SAME, way.what, name, UNTRIED, "an order of dropping, which rounding changes")
             continue
         keys = list(scored[name])

@@ -41,7 +41,7 @@ from scoring.relative.fit import REFERENCES, fit_dataset
 from scoring.relative.model import DatasetFit
 from scoring.runner import Runner, select_device, select_precision
 
-CLEARLY_BETTER = 0.6  # an AUROC that may be as high as this is not called a failure
+CLEARLY_BETTER = 0.6  # AUROC bound from which a failure is not certain
 OF_DATASET = tuple(name for name in PER_IMAGE if name not in (CLUSTER, UNLIKE))  # scores among the fitted columns
 IMAGES = 100
 MOST_IMAGES = 100_000

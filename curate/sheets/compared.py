@@ -11,7 +11,7 @@ from curate.comparison.results import SIGNIFICANT, DistinctiveRow, TableComparis
 from curate.sheets.tiles import Tile, contact_sheet, refuse_too_many, tiles
 from curate.tables.table import Table
 
-HALF = 5  # images a row, on either side
+HALF = 5  # images per row on either side
 MOST_CLUSTERS = 12
 
 

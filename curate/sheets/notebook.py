@@ -61,7 +61,7 @@ class Dataset(Table):
         try:
             ends = extremes(self, None, top=STRIP, bottom=STRIP)
             shown = self._images(ends)
-        except InputError as problem:  # no score, or no way to the images: the rest of the table is shown
+        except InputError as problem:  # without score or images the rest is shown
             return f"<p>{isolated(str(problem), 400)}</p>"
         high, low = CERTAIN.get(describe(ends.column).higher, ("highest", "lowest"))
         titles = ((high, ends.top), ("first" if ends.column == RANK else low, ends.bottom))

@@ -15,7 +15,7 @@ from curate.tables.signals import default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-RANK = "rank"  # of a batch: place among the picks, from 1
+RANK = "rank"  # rank of a pick in a batch, from 1
 N_SIDE = 20  # rows of each side of a cut
 KEEP, DROP = "keep", "drop"  # as they are in decisions
 
@@ -68,7 +68,7 @@ def extremes(table: Table, column: str | None, *, top: int, bottom: int) -> Extr
     order = rows[np.argsort(values[rows], kind="stable")]
     descending = rows[np.argsort(-values[rows], kind="stable")]
     top = 0 if name == RANK and column is None else top
-    top = min(top, max(len(rows) - bottom, (len(rows) + 1) // 2))  # each row once, and neither end crowds out the other
+    top = min(top, max(len(rows) - bottom, (len(rows) + 1) // 2))  # each row once, balanced between both ends
     bottom = min(bottom, len(rows) - top)
     return Extremes(name, descending[:top].tolist(), order[:bottom].tolist(), len(rows))
 

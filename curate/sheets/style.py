@@ -35,7 +35,7 @@ INK, GREY, FAINT = "#222222", "#999999", "#DDDDDD"
 LINE_LETTERS = 26  # of a name in a legend
 STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],  # the first comes with matplotlib: the same everywhere
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],  # the first is included in matplotlib
     "font.size": 7,
     "axes.labelsize": 7.5,
     "axes.titlesize": 8,
@@ -47,7 +47,7 @@ STYLE: dict[str, Any] = {
     "axes.edgecolor": INK,
     "xtick.color": INK,
     "ytick.color": INK,
-    "text.parse_math": False,  # a label is text, whatever stands between two dollars
+    "text.parse_math": False,  # labels are text, not formulas
     "axes.formatter.use_mathtext": False,
     "axes.unicode_minus": True,
     "axes.spines.top": False,
@@ -175,7 +175,7 @@ def set_log(axes: "Axes", low: float, high: float, *, most: int = 8) -> None:
     powers = math.log10(high) - math.log10(low)
     room = 0.06 * powers or 0.05
     ends = (10 ** max(math.log10(low) - room, -307.0), 10 ** min(math.log10(high) + room, 308.0))
-    axes.autoscale(False, axis="x")  # which runs over where numbers end
+    axes.autoscale(False, axis="x")  # ticks beyond the data would extend the axis
     axes.set(xlim=ends, xscale="log")
     axis = axes.xaxis
     subs = (1.0,) if powers > 3 else (1.0, 3.0) if powers > 1.5 else (1.0, 2.0, 5.0)

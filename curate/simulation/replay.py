@@ -245,7 +245,7 @@ class _Run:
         waits = not len(self.picked) and {"probabilities", "labels"} & set(selector.needs)
         chooser = first if waits else selector
         pool = self._pool(chooser.needs)
-        # every round draws again, but two strategies with the same rows so far draw alike
+        # each round has a new seed, which is equal for all strategies
         seed = int(np.random.SeedSequence([self.seed, len(self.picked)]).generate_state(1)[0])
         selection = chooser(pool, budget - len(self.picked), seed=seed)
         self.picked = np.concatenate([self.picked, selection.rows])

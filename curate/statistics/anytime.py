@@ -5,7 +5,7 @@ from math import ceil, floor, log
 
 from scoring.metrics.proportions import clopper_pearson
 
-LOOKS = 10  # looks among which half of the error is shared out
+LOOKS = 10  # number of looks that share half of the error
 
 
 def level_of_look(look: int, confidence: float = 0.95) -> float:

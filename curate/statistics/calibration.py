@@ -11,7 +11,7 @@ from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
 BINS = 10  # of equally many rows
-BY_CHANCE = 200  # draws of outcomes that it is likely right of
+BY_CHANCE = 200  # number of simulated outcomes
 
 
 class EqualMass:
@@ -101,7 +101,7 @@ def calibrated(
     def statistic(counts: NDArray[np.int64], noise: float = 2.0) -> Floats:
         """Return ECE, debiased squared error, Brier, gain, then prediction and share per bin, shape (P, 4 + 2 k)."""
         drawn = counts * weights
-        rows = drawn.sum() ** 2 / (drawn * weights).sum() / k  # in a bin, as many as would show as much
+        rows = drawn.sum() ** 2 / (drawn * weights).sum() / k  # effective number of rows per bin
         brier = squares @ drawn / drawn.sum()
         measures = np.empty((len(names), 4 + 2 * k))
         for at, each in enumerate(bins):

@@ -64,7 +64,7 @@ class Isotonic:
         at, place = np.unique(x, return_inverse=True)
         weight = np.asarray(np.bincount(place, weights), np.float64)
         p = np.clip(isotonic_regression(np.bincount(place, weights * y) / weight, weights=weight).x, 0.0, 1.0)
-        inside = np.ones(len(at), bool)  # within a run of equal probabilities its two ends say all
+        inside = np.ones(len(at), bool)  # only the ends of runs of equal probabilities are kept
         inside[1:-1] = (p[1:-1] != p[:-2]) | (p[1:-1] != p[2:])
         return cls(at[inside], p[inside])
 

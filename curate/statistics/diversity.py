@@ -10,7 +10,7 @@ from scoring.metrics.resampling import Interval
 from scoring.relative.space import unit
 
 BLOCK = 8192  # rows multiplied at a time
-PARTS = 20  # that are left out in turn for an interval
+PARTS = 20  # number of jackknife groups
 Floats = NDArray[np.float64]
 
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scoring.metrics.proportions import Stratum, p_value_at_most
 
 _SLACK = 1e-12
-N_CUTS = 200  # that are tested, about
-LATER_STARTS = ((0.5, 0.75), (0.75,), ())  # shares of the population at which tests begin again, as many as have room
-_MARGIN = 2.0  # standard deviations by which the first cut is larger, so that it has its verdicts
+N_CUTS = 200  # approximate number of tested cuts
+LATER_STARTS = ((0.5, 0.75), (0.75,), ())  # shares of the population at which further tests start
+_MARGIN = 2.0  # margin of the first cut in standard deviations, so that it has enough verdicts
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
         stratum and binary badness; Chernoff's bound otherwise.
     """
     total = sum(stratum.size for stratum in strata)
-    good = total - floor(rate * total + _SLACK * total) - 1  # the most that can be good if more than the rate is bad
+    good = total - floor(rate * total + _SLACK * total) - 1  # largest number of good rows under the hypothesis
     return 0.0 if good < 0 else p_value_at_most([stratum.turned() for stratum in strata], good / total)
 
 

@@ -10,11 +10,11 @@ from scipy.special import betainc, betaincinv, gammaln, xlog1py, xlogy  # type: 
 from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
-_NUISANCE = 0.02  # of the error of one side, spent on how often the models differ
+_NUISANCE = 0.02  # share of the error for the interval of p + q
 _RATES = 17  # rates of differing that are tried
 _STEPS = 16  # halvings of the interval that holds an end
-_SLACK = 1e-9  # of sums that are exact on paper
-_BEYOND = 6  # differences beyond an end that must be refused too
+_SLACK = 1e-9  # tolerance of rounding
+_BEYOND = 6  # number of differences beyond a bound that must be rejected too
 
 
 @lru_cache(maxsize=1 << 14)
@@ -80,7 +80,7 @@ def _lower(better: int, worse: int, n: int, error: float) -> float:
     for _ in range(_STEPS):
         middle = (bad + good) / 2
         bad, good = (middle, good) if refused(middle) else (bad, middle)
-    for step in range(1, _BEYOND + 1):  # probabilities jump a little where a result enters or leaves the tail
+    for step in range(1, _BEYOND + 1):  # the p value is not monotone, since results enter and leave the tail
         further = bad - step * (net / n - bad) / (8 * _BEYOND)
         if further > -most and not refused(further):
             good = further
@@ -100,13 +100,13 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
         Shape (G,), in [0, 1].
     """
     low, high = (end * n for end in (rates.min(), rates.max()))
-    reach = 8 * sqrt(high) + 25  # of the rows that differ; what is further has a probability below e^-25
+    reach = 8 * sqrt(high) + 25  # range of discordant rows; others have a probability below e^-25
     differ = np.arange(max(0, int(low - reach)), min(n, int(high + reach)) + 1)  # (B,)
     least = _fewest_wins(distance, n, difference, differ)
     p = np.clip(rates[:, None], 1e-300, 1.0)  # (G, 1)
     choose = gammaln(n + 1) - gammaln(differ + 1) - gammaln(n - differ + 1)
     weight = np.exp(choose + xlogy(differ, p) + xlog1py(n - differ, -p))  # (G, B)
-    share = np.clip((1 + difference / p) / 2, 0.0, 1.0)  # of the rows that differ, those won
+    share = np.clip((1 + difference / p) / 2, 0.0, 1.0)  # share of wins among discordant rows
     wins = np.clip(least, 1, None)
     won = np.where(least <= differ, betainc(wins, np.maximum(differ - wins + 1, 1e-9), share), 0.0)
     return np.asarray((weight * np.where(least <= 0, 1.0, won)).sum(1))

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 BLOCK = 2**24  # cosines at once, 64 MB
-SLACK = 4  # candidates beyond those that count, for equal cosines at the cut
+SLACK = 4  # additional candidates, for ties at the cut
 
 
 def average_precision_at_r(embedding: Tensor, labels: Tensor) -> NDArray[np.float64]:

@@ -17,10 +17,10 @@ from scoring.metrics.resampling import Interval
 
 Floats = NDArray[np.float64]
 Permutations = NDArray[np.int64]  # shape (R, N): the item whose counts each item gets
-ROOM = 4_000_000  # numbers of a permutation held at a time
-BLOCK = 1_000  # items whose kernel is held at a time
+ROOM = 4_000_000  # elements of permutations per block
+BLOCK = 1_000  # items per block of the kernel
 MOST_BLOCKS = 20
-SHRUNK = 0.7  # less follows the noise of hundreds of rows, more sees only differences of means (docs/studies/tables.md)
+SHRUNK = 0.7  # less shrinkage fits noise of few rows, more only detects means (docs/studies/tables.md)
 SLACK = 1e-9  # sums in another order differ in their last digits
 
 

@@ -87,11 +87,11 @@ def run_cache(options: CacheOptions) -> CacheResult:
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     if where.type == "cuda" and exact == "fp32":
-        torch.backends.cudnn.allow_tf32 = False  # or convolutions would keep 10 bits of 23, and say fp32
+        torch.backends.cudnn.allow_tf32 = False  # else convolutions would use TF32 (10 instead of 23 bits)
     network = for_inference(network.to(where).to(memory_format=torch.channels_last).eval(), where, exact)
     failures = make_cache(out, about, images, network, recipe, report=options.report, announce=line)
     report_failures(failures, line)
-    made = read_about(out) or about  # a folder that was there may hold more epochs than were requested
+    made = read_about(out) or about  # an existing folder may have more epochs than requested
     n = len(images.keys) - sum(failures.values())
     return CacheResult(out, int(made["epochs"]), n, failures)
 

@@ -163,7 +163,7 @@ class RunCourse:
         text = io.StringIO()
         writer = csv.DictWriter(text, names, lineterminator="\n")
         writer.writeheader()
-        counts = ("epoch", "step")  # numbers that come back as floats where a run goes on
+        counts = ("epoch", "step")  # integers that are read as floats when a run is resumed
         writer.writerows({**row, **{name: f"{row[name]:.0f}" for name in counts}} for row in self._rows)
         with AtomicFile(self._folder / FILE, overwrite=True) as file:
             file.write(text.getvalue().encode())

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trainers.views import Data
 
 READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
-MOST_INTEGER = 2.0**53  # up to which a float64 holds every whole number
+MOST_INTEGER = 2.0**53  # largest integer up to which float64 is exact
 
 
 def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":

@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from scoring.errors import InputError
 
-GRACE = 5.0  # seconds in which a process that is to end can clean up
-LAST_STEP = 60.0  # seconds in which the first process can finish a step and save the state
+GRACE = 5.0  # seconds for a process to clean up
+LAST_STEP = 60.0  # seconds for the first process to finish a step and save the state
 MOST = 1024
 
 
@@ -75,7 +75,7 @@ def launch(devices: int) -> None:
             patience = GRACE
             _raise(ended.returncode, f"process {workers.index(ended)} of {devices}", claims(run_store(store)))
     except BaseException:
-        claims(run_store(store))  # the others end in silence
+        claims(run_store(store))  # the other processes end without a message
         raise
     finally:
         _stop(workers, patience)

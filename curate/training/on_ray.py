@@ -110,7 +110,7 @@ def _trained(ray: Any, request: TrainOptions, share: Share, n: int, folder: Path
         raise error.cause if isinstance(error.cause, InputError) else error from None
     except ray.exceptions.RayError as error:
         raise InputError(f"the Ray cluster was lost ({_reason(error)}); {AGAIN}") from None
-    except BaseException:  # a signal: Ray Train ends its helpers, of which some would stay
+    except BaseException:  # on a signal, Ray Train ends its helpers, which could remain otherwise
         ray.cancel(end)
         until = time.monotonic() + GOODBYE
         while not ray.wait([end], timeout=0)[0] and time.monotonic() < until:

@@ -89,7 +89,7 @@ class _HeldBytes:
 
     def _read(self, file: IO[bytes], offset: int, n_bytes: int) -> bytes:
         BODIES.take(n_bytes)
-        with self._lock:  # a system without positioned reads moves the file's only place
+        with self._lock:  # without positioned reads, the file position is shared
             return read_at(file.fileno(), n_bytes, offset)
 
 

@@ -91,7 +91,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
         sweep_finished(out)
     check_out(out, overwrite)
     with work:
-        refuse_existing(out, overwrite=overwrite)  # another process may have been at its end
+        refuse_existing(out, overwrite=overwrite)  # another process may have finished meanwhile
         return _trained(typed, work, typed["announce"])
 
 
@@ -109,19 +109,19 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from trainers.state import kept_earlier
     from trainers.stream import ImageStream
 
-    ranks.first("folder", str)  # which the first process holds now
+    ranks.first("folder", str)  # locked by the first process
     where = select_device(typed["device"])
     cache, start = _start(typed)
     precision = "fp16" if typed["precision"] == "fp16" else select_precision(typed["precision"], where)
     config = recipe_of(typed, start, cache, precision=precision)
     _warn_of_settings(config, start, slow=where.type == "cpu" and cache is None, line=line)
-    fresh, asks = build(config, 2, init=start.model)  # what cannot be built says so before an hour of decoding
+    fresh, asks = build(config, 2, init=start.model)  # built first, so that errors are raised before decoding
     _report_heads(config, start, fresh, line)
     if cache is None:
         _warn_of_views(config, fresh, asks, line)
     _check_course(typed)
     probe = _probe(config, typed, fresh, line) if ranks.is_first() else None
-    with Marks(work.folder) as marks:  # until the end: a run that goes on decodes again
+    with Marks(work.folder) as marks:  # until the end, since a resumed run decodes again
         inputs = _inputs(config, typed, work, cache, fresh, line, marks, room=device_memory(where))
         config = fitted(replace(config, stream=isinstance(inputs.data, ImageStream)), inputs.data.n, typed, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
@@ -171,7 +171,7 @@ def _inputs(
     from curate.training.dataset import cached_inputs, image_inputs
     from trainers.state import kept_identity
 
-    if typed["stream"] is None:  # what fits may be another amount when a run goes on
+    if typed["stream"] is None:  # the available memory may differ when a run is resumed
         typed["stream"] = kept_identity(work.state).get("stream")
     if cache is None:
         return image_inputs(config, typed, model.spec.preprocessing, line, marks, room=room)

@@ -77,8 +77,8 @@ def in_doubt(values: NDArray, column: str) -> NDArray:
     return -values
 
 
-POWER = 0.8  # of one test; several cuts share the error, so the half passes in 55 to 60 % of cases (simulated)
-EXPECTED_PART = 0.25  # of the rate, if nothing is reported: a filter that is good enough to be worth it
+POWER = 0.8  # of a single test; since several cuts share the error, the half passes in 55 to 60 % of cases (simulated)
+EXPECTED_PART = 0.25  # assumed share of bad rows, relative to the rate
 ENDING = ".audit.csv"
 
 

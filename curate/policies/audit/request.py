@@ -11,7 +11,7 @@ PROMISES = {
     AVERAGE: "on average over audits, the bad rows that are kept are at most that share of all rows",
 }
 COLUMNS = ("image", "key", "label", "value", "rank", "among", "cut", "column")  # of the CSV
-MOST = 1000  # images of a sample
+MOST = 1000  # maximal sample size
 ANY, MAJORITY, SHARE = "any", "majority", "share"
 JUDGES = {
     ANY: "bad where any judge says so",

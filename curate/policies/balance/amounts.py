@@ -175,7 +175,7 @@ def amounts(sizes: Counts, shares: Floats, total: int | None = None) -> Amounts:
     limit = int(room.argmin())
     most = int(np.floor(room[limit] * (1 + 1e-12)))
     while most and (apportioned(shares * most, most) > sizes).any():
-        most -= 1  # a share such as a third is not exact in floats
+        most -= 1  # rounding of shares such as a third
     total = most if total is None else total
     quotas = apportioned(shares * total, total)
     return Amounts(apportioned(_filled(sizes, shares, room, total), total), quotas, limit, most)
@@ -199,7 +199,7 @@ def apportioned(quotas: Floats, total: int) -> Counts:
 def _filled(sizes: Counts, shares: Floats, room: Floats, total: int) -> Floats:
     """Return min(size, level * share) of each cell, with the level at which they sum to ``total``."""
     order = np.argsort(room, kind="stable")
-    full = np.cumsum(sizes[order]) - sizes[order]  # rows of the cells before, which give all they have
+    full = np.cumsum(sizes[order]) - sizes[order]  # rows of the previous cells, which are kept completely
     open_share = shares.sum() - (np.cumsum(shares[order]) - shares[order])
     with np.errstate(divide="ignore", invalid="ignore"):
         level = (total - full) / open_share

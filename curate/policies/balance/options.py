@@ -8,7 +8,7 @@ from typing import Annotated
 from curate.options import fields
 from curate.options.option import Option, shared
 
-To = str | Path | Sequence[str] | Mapping[str, object] | None  # what to arrive at
+To = str | Path | Sequence[str] | Mapping[str, object] | None  # type of the target
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,10 +13,10 @@ from curate.policies.balance.options import To
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
-NAMED = {"uniform": 0.0, "square-root": 0.5}  # power of the size of a cell that its share uses
+NAMED = {"uniform": 0.0, "square-root": 0.5}  # exponent of the cell sizes
 FILES = (".csv", ".json")
 SHARE = "share"
-ROUNDING = 1e-3  # three times 33.3 % is meant as a whole
+ROUNDING = 1e-3  # accepts three times 33.3 %
 HOW = f"{', '.join(NAMED)}, a file of classes and shares ({', '.join(FILES)}), or CLASS=SHARE for each class"
 
 

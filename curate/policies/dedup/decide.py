@@ -36,8 +36,8 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 
 Marked = NDArray[np.bool_]
-MOST = 65_536  # rows of the other table that ask at a time
-ENOUGH = 256  # rows of the other table that a row has been found by, after which no better one is looked for
+MOST = 65_536  # rows of the other table per block of queries
+ENOUGH = 256  # matches of a row after which no better one is searched
 
 
 @dataclass
@@ -134,7 +134,7 @@ def decide_duplicates(
     unconfirmed = work.confirm(stars)
     different = near & (stars.finder < 0)
     loose, waiting = work.loose(stars, unconfirmed)
-    # with --report-only a row that has a better one here goes for that
+    # with --report-only a row may be dropped for a better one in this table
     outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)
     _detach_dropped(stars, outside, reviewed.drop)
@@ -170,7 +170,7 @@ def _order_of(
     preferred = preferred_rows(table, request.prefer)
     files = equal_files(rows)
     ties = links_last(table, key_ranks(table), files)
-    ties[reviewed.stays] -= 2 * len(ties)  # before copies without a verdict
+    ties[reviewed.stays] -= 2 * len(ties)  # ordered before copies without a verdict
     return protected, partial(keep_order, rows, criteria, ties, protected, preferred, apart=reviewed.apart, files=files)
 
 

@@ -38,13 +38,13 @@ from scoring.lookup import lookup, name_list
 
 BRIGHTNESS, CONTRAST, SHARPNESS = "quality_brightness", "quality_contrast", "quality_sharpness"
 NOISE, BORDER = "quality_noise", "quality_border"
-READ = (WIDTH, HEIGHT, N_BYTES, FORMAT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING)  # what keeping reads, too
-COMPARED = (*READ, FRAMES, BRIGHTNESS, CONTRAST, SHARPNESS, NOISE, BORDER)  # what is compared, where a table has it
+READ = (WIDTH, HEIGHT, N_BYTES, FORMAT, COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING)  # columns for ``--keep``
+COMPARED = (*READ, FRAMES, BRIGHTNESS, CONTRAST, SHARPNESS, NOISE, BORDER)  # columns to compare, if present
 TURNED = frozenset({"rotated 90", "rotated 270", "transposed", "transversed"})  # views that exchange width and height
 
-SHAPE = 0.03  # of the ratio of the sides: by so much another is another shape
-LIGHT = 0.06  # of white: a change of the mean that is named
-SETTING = 3  # of JPEG's quality
+SHAPE = 0.03  # tolerance of the aspect ratio
+LIGHT = 0.06  # reported change of the mean, as a share of white
+SETTING = 3  # reported change of JPEG's quality
 FALLS, RISES = 0.8, 1.25  # of contrast
 PALER, RICHER = 0.6, 1.6  # of colourfulness
 BLURRED, SHARPENED = 0.75, 1.35  # of sharpness
@@ -55,10 +55,10 @@ WITHOUT_SIGNATURE = ("bytes", "hash")
 CROP = "crop"
 EMBEDDING = "embedding"
 NEAR_DUPLICATE = "near-duplicate"
-WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # which look at mirrored and turned copies
+WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # finders that use mirrored and rotated views
 WITH_EMBEDDINGS = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
-TIES = "shorter key"  # which of equal copies is kept
+TIES = "shorter key"  # tie-break among equal copies
 
 
 @dataclass(frozen=True)

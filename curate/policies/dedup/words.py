@@ -30,7 +30,7 @@ MEANINGS: dict[str, str] = {
     "group": "rows that are the same have one number; null where a row is like no other",
     "kept_key": "the row kept instead, or the row it leaks from",
 }
-REVIEW = "review"  # the rule of rows that are kept until they are reviewed
+REVIEW = "review"  # rule of rows kept until reviewed
 LEAKS = "leaks"  # the file that names them
 LEAK_COLUMNS = ("table", "key", "other_table", "other_key", "finder", "similarity", "how")
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("group", pa.int64()), pa.field("kept_key", pa.string())])

@@ -19,10 +19,10 @@ from curate.tables.table import Table
 from curate.tables.vectors import unit_rows
 from scoring.errors import InputError
 
-COSINE = 0.8  # 0.3 % of the pairs of PACS reach it, most of them of one class (docs/filter.md)
+COSINE = 0.8  # default; 0.3 % of the pairs of PACS reach it, mostly of one class (docs/filter.md)
 BLOCK = 65_536  # rows at a time
 MOST_EXAMPLES = 1_000
-N_TYPED = 3  # examples that a rule names when it is reported
+N_TYPED = 3  # examples shown in a typed rule
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ExampleRule(Rule):
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
     gathers = True
-    sign: ClassVar[int]  # 1: what is like one stays; -1: it goes
+    sign: ClassVar[int]  # 1: similar rows are kept; -1: they are dropped
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:
@@ -133,7 +133,7 @@ def nearest(
         part = slice(start, start + BLOCK)
         cosine = unit_rows(embeddings[rows[part]]) @ vectors.T - bounds
         which[part] = cosine.argmax(1)
-        beyond[part] = np.take_along_axis(cosine, which[part, None], 1)[:, 0].round(6)  # equal rows are like each other
+        beyond[part] = np.take_along_axis(cosine, which[part, None], 1)[:, 0].round(6)  # equal rows are always similar
     return beyond, which, table_rows.embedding_problem[rows] == 0
 
 

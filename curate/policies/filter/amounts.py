@@ -21,8 +21,8 @@ from scoring.relative.rule import PICTURE
 
 Flags = NDArray[np.bool_]
 SHOWN = {"label": "class", "cluster": "cluster"}
-MOST = Fraction(5, 4)  # times the average share that a class may lose by its junk
-MOST_OF_CLUSTER = Fraction(2)  # the same of a cluster: it may be a group of junk, so certain junk is not limited
+MOST = Fraction(5, 4)  # largest share that a class may lose, relative to the average
+MOST_OF_CLUSTER = Fraction(2)  # the same for a cluster, which may consist of junk; certain junk is not limited
 CERTAIN = 0.9  # probability of junk; of junk planted in 15 sets --keep-top 80% keeps 1 %, and with 0.99 here 8 %
 
 
@@ -135,7 +135,7 @@ def even_best(
     group = _pooled(groups.codes, competing, len(names))
     n_groups = len(names) + 1
     part = group.astype(np.min_scalar_type(2 * n_groups))
-    part *= 2  # of each group what is no junk, then its junk
+    part *= 2  # each group is split into other rows and junk
     part += junk
     part[~competing] = 2 * n_groups
     sizes = counts_of(part, 2 * n_groups)

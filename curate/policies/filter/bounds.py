@@ -28,7 +28,7 @@ class BoundRule(ScoreRule):
     even: str | None = field(default=None, init=False)
     stage = 1
     high: ClassVar[bool]
-    words: ClassVar[tuple[str, str, str]]  # of a value that stays, of one that goes, and of the bound
+    words: ClassVar[tuple[str, str, str]]  # texts for kept values, dropped values, and the bound
 
     def __post_init__(self) -> None:
         _ = self.parsed

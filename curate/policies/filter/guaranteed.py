@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from curate.statistics.guarantee import Sampled
 
 AUDIT = "audit"
-CLOSE = 1e-6  # of scores that went through a spreadsheet
+CLOSE = 1e-6  # tolerance of scores edited by a spreadsheet
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MaxBadRate(ScoreRule):
 
     def notes(self, result: RuleResult) -> list[str]:
         """Return notes on the guarantee."""
-        lost, dropped = result.lost()  # not the judged rows that were dropped by name, which only count for the bound
+        lost, dropped = result.lost()  # without judged rows dropped by key, which only count for the bound
         promised: Promise = replace(result.details, kept=result.left - lost, of=result.left - lost + dropped)
         several = (
             f"of {len(self.files)} files: if later ones were drawn since earlier ones did not suffice, each try can err"

@@ -21,19 +21,19 @@ from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table
 from scoring.errors import InputError
 
-MOST_KEYS = 100_000  # of a file; they are in the receipt
+MOST_KEYS = 100_000  # maximal keys of a file, since they are stored in the receipt
 
 
 @dataclass(frozen=True)
 class NameRule(Rule):
     """Keep or drop the rows whose keys are listed."""
 
-    file: str  # where they were
+    file: str  # path of the file
     keys: tuple[str, ...]
-    note: str = ""  # on keys that the file writes otherwise than the table
+    note: str = ""  # on keys spelled differently in file and table
     column: str | None = field(default=None, init=False)
     per: str | None = field(default=None, init=False)
-    keeps: ClassVar[bool]  # what is named
+    keeps: ClassVar[bool]  # whether listed rows are kept
 
     @classmethod
     def read(cls, value: Any, arguments: RuleArguments) -> Self:

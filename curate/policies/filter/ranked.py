@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LEAST_SIZE = 32  # rows of a group on average, from which groups are ranked one by one
+LEAST_SIZE = 32  # mean group size from which groups are ranked separately
 ROWS_AT_ONCE = 1 << 22
-SAMPLE = 1 << 19  # rows whose quantiles bound the cuts: only rows between the bounds are ranked
+SAMPLE = 1 << 19  # sample size for quantiles that bound the cuts; only rows between the bounds are ranked
 
 
 def best(

@@ -21,7 +21,7 @@ from curate.tables.typed_json import from_json
 
 T = TypeVar("T")
 COLUMN, PER, EVEN = "column", "per", "even"
-_is_less_certain = cache(is_less_certain)  # looked up for every block of rows
+_is_less_certain = cache(is_less_certain)  # cached for blocks of rows
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class Rule(ABC):
     last: ClassVar[str] = ""
     by_name: ClassVar[bool] = False
     column: str | None  # the score; None for a condition
-    per: str | None  # the column whose values are judged apart; None for all rows together
-    even: str | None = None  # the column of the groups of which an amount takes equal shares
+    per: str | None  # the column whose groups are ranked separately; None for all rows together
+    even: str | None = None  # the column of groups with equal shares of an amount
 
     @classmethod
     @abstractmethod

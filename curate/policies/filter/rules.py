@@ -18,7 +18,7 @@ from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest
 
-BLOCK = 1 << 22  # rows that a rule which looks at one row at a time judges at once
+BLOCK = 1 << 22  # rows per block of rules that decide rows independently
 
 
 def rule_from_json(value: Mapping[str, Any]) -> Rule:

@@ -124,7 +124,7 @@ LINES: dict[str, Line] = {
 OF_RULES: Options = {
     name: kind for rule, line in LINES.items() for name, kind in {rule: line.option, **line.settings}.items()
 }
-OF_FILTER = ("column", "per")  # options next to rules, in the order typed
+OF_FILTER = ("column", "per")  # options that apply to rules, in the order typed
 
 
 class RuleTable(Lazy["type[Rule]"]):
@@ -157,7 +157,7 @@ class RuleTable(Lazy["type[Rule]"]):
         return rule
 
     def __contains__(self, name: object) -> bool:
-        known = name in OF_RULES or name in OF_FILTER  # a package can take none of these, and to look takes 15 ms
+        known = name in OF_RULES or name in OF_FILTER  # built-in names first, since looking for packages takes 15 ms
         return name in LINES if known else name in plugins.plugins(plugins.RULES)
 
     def __iter__(self) -> Iterator[str]:

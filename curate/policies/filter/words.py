@@ -12,8 +12,8 @@ from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOM
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 
-N_NEAREST = 3  # rows shown on either side of a cut
-BLOCK = 1 << 16  # rows among which examples are looked for at once
+N_NEAREST = 3  # example rows on either side of a threshold
+BLOCK = 1 << 16  # rows per block when searching examples
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop, undecided (a value that a rule needs is missing) or failed (not scored)",
     "reason": "the decision in words",

@@ -15,23 +15,23 @@ FAR = 3.5  # robust standard deviations: Iglewicz and Hoaglin 1993, "How to dete
 _SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal values
 STYLE = 0.1  # share of a dataset above which a kind describes its style, not defects
 CONSTANT = 1e-6  # contrast
-FEW = 5  # images, which are no style however small the dataset
-JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # of p_junk: unusable, and suspect enough to confirm another measure
-NOISE_CUT = 0.95  # of p_junk: noise has 0.97 or more; knitwear and spectrograms, which are as sharp, have less
+FEW = 5  # images up to which a kind is never the style of the dataset
+JUNK_CUT, SUSPECT_CUT = 0.5, 0.1  # p_junk of unusable images, and of images for which it confirms another measure
+NOISE_CUT = 0.95  # p_junk of noise is 0.97 or more; equally sharp knitwear and spectrograms have less
 UNUSABLE, ALL = "unusable", "all"  # names for several kinds
 GROUPS = "unlike-the-rest"
 SHAPE = ("quality_contrast", "quality_entropy", "quality_sharpness")
 NOISE_SHADES = 4.13  # 2 to the entropy of normal noise whose standard deviation is one grey level: sqrt(2 pi e)
 SPECKS = 1.7  # sharpness: single pixels reach 2, lines of one pixel 1.4
-FAINT = 0.05  # contrast: fields from the air and faint drawings are as sharp as noise, and fainter
+FAINT = 0.05  # contrast: aerial images of fields and faint drawings are as sharp as noise, but fainter
 CONTRAST, JPEG = 0.1, 30.5
 COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
 ENTROPY = "quality_entropy"
 PALETTE = 256  # colours: noise of colour in a file without JPEG has more
 SAMPLED, EVERY, REPEATED = 160, 4, 0.8  # of ``quality_colours``: side, step, and share of its pixels; noise has 0.9
-SHADES, MANY = 4.5, 64  # bits of grey and colours: clean steps between a few, as in flags, look enlarged and are not
+SHADES, MANY = 4.5, 64  # bits of grey, number of colours: flags with few clean steps look enlarged but are not
 NOISY_SHADES = 5.5  # bits of grey: noise has 6 and more; grids, dashes and small type are as sharp and have fewer
-LEAST_ENLARGED = 64  # pixels, short side: a smaller image may be the few pixels themselves
+LEAST_ENLARGED = 64  # pixels, short side: smaller images may be originals
 _SIZES = ("width", "height")
 
 
@@ -116,7 +116,7 @@ def _colourful(values: Mapping[str, Values]) -> Flags:
 def _noise(values: Mapping[str, Values]) -> Flags:
     """Return images with contrast and shades of noise, except textures in the colours of a palette."""
     is_strong = (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
-    has_palette = _repeating(values) & (values["quality_noise"] > 0)  # grey noise has few colours, too
+    has_palette = _repeating(values) & (values["quality_noise"] > 0)  # grey noise has few colours too
     return (values[JUNK] > NOISE_CUT) & is_strong & ~has_palette
 
 

@@ -71,7 +71,7 @@ class IssueWords:
                 if name == GROUPS:
                     text = f"{name}: in group {values[row]:.0f}"
                 texts = texts_of.setdefault(row, [])
-                texts.insert(0 if first[row] == number else len(texts), text)  # what decided comes first
+                texts.insert(0 if first[row] == number else len(texts), text)  # the deciding reason comes first
                 every[row] = name if every[row] is None else f"{every[row]}, {name}"
             decided = np.flatnonzero(first == number)
             score[decided], threshold[decided] = values[decided], looked.cuts[name]

@@ -44,11 +44,11 @@ MEANINGS: dict[str, str] = {
 }
 MOST_CLASSES = 10_000
 FEWEST_ROWS = 2
-NOBODY = "(no annotator named)"  # annotator of labels of which a file does not say who gave them
+NOBODY = "(no annotator named)"  # annotator of labels without a name in the file
 NAN = "nan"  # what is no number, as text
 NO_LABEL, ALONE = "no label", "no other row of its class"
 REASONS = (NO_LABEL, ALONE, *EMBEDDING_PROBLEMS)
-PROBE, NEIGHBOURS, JOINT, COPY = 1, 2, 4, 8  # what contradicts a label
+PROBE, NEIGHBOURS, JOINT, COPY = 1, 2, 4, 8  # kinds of evidence against a label
 WITNESSES = {PROBE: "probe", NEIGHBOURS: "neighbours", JOINT: "joint", COPY: "copy"}
 
 
@@ -166,7 +166,7 @@ class Examined:
     @cached_property
     def suspected(self) -> NDArray[np.bool_]:
         """Whether each label is suspected, shape (N,); undefined for rows that a reviewer dropped."""
-        is_suspected = np.asarray(self.quality < self.request.below)  # NaN is not
+        is_suspected = np.asarray(self.quality < self.request.below)  # False for NaN
         return is_suspected if self.reviewed is None else is_suspected & ~self.reviewed.drop
 
     def why(self) -> pa.Array:
@@ -182,7 +182,7 @@ class Examined:
             return texts
         try:
             return texts.cast(value_type(self.table.schema.field(self.request.columns[0]).type))
-        except pa.ArrowException:  # several columns of other types, or one that text does not become
+        except pa.ArrowException:  # columns of other types, or that text cannot be converted to
             return texts
 
     @property

@@ -20,7 +20,7 @@ from scoring.metrics.proportions import Stratum, stratified_interval
 COLUMNS = ("row", "key", "given", "suggested", "quality", "stratum", "size")
 SUSPECTED, TRUSTED = "suspected", "trusted"
 PARTS = 4  # strata on each side, of equal size
-FEWEST, MOST = 10, 1000  # rows to draw: every stratum some, and no more images than a page takes
+FEWEST, MOST = 10, 1000  # bounds of the sample size: some of every stratum, at most what a page can show
 LABELLED, SUGGESTED, OTHER, UNSURE = "given", "suggested", "other", "unsure"
 WRONG = (SUGGESTED, OTHER)
 

@@ -16,9 +16,9 @@ from curate.tables.signatures import signature_matrix
 from curate.tables.table import Table
 from scoring.relative.space import unit
 
-MOST = 20_000  # picks and labelled rows that are compared with one another
+MOST = 20_000  # maximal picks and labelled rows to compare
 BLOCK = 1024  # picks at a time
-ALIKE = FINDERS["signature"].threshold or 1.0  # what ``curate dedup`` calls the same
+ALIKE = FINDERS["signature"].threshold or 1.0  # default threshold of ``curate dedup``
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
     owner = np.full(len(rows), -1)
     if SIGNATURE in columns:
         owner = _by_signature(signature_matrix(values.column(SIGNATURE)), len(labelled))
-    if SHA256 in columns and is_text(table.schema.field(SHA256).type):  # a column of that name may hold anything
+    if SHA256 in columns and is_text(table.schema.field(SHA256).type):  # a user's column may have that name
         first = first_equal(values.column(SHA256))
         owner = np.where(first < np.arange(len(rows)), first, owner)
     owner[: len(labelled)] = -1

@@ -17,7 +17,7 @@ from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
 
-MEETINGS = 5_000_000  # groups times labelled rows, up to which every group sees all of them
+MEETINGS = 5_000_000  # groups x labelled rows up to which every group uses all labelled rows
 N_NOTES = 3
 
 
@@ -178,7 +178,7 @@ def choose(
     before, least = pool.candidates, request.gate or (SAFE_GATE if request.noise_guard else 0.0)
     pool, selector, notes = _guarded(pool, request, selector, least, budget)
     if groups is not None and request.group:
-        by_group = _by_group(pool.candidates, groups)  # those that passed the gate
+        by_group = _by_group(pool.candidates, groups)  # candidates that passed the gate
         quotas = _quotas(request, amount, by_group, len(pool.candidates), passed=quotas)
         notes += _short_groups(request, amount, by_group, quotas)
         labelled = _by_group(pool.labelled, groups)
@@ -313,14 +313,14 @@ def first_too_near(
         index of that pick and its distance; K and infinity if there is none.
     """
     for block in spans(len(picks)):
-        rows = unit(vectors[picks[block]], np.float64)  # in float32 copies would be some 0.0003 apart
+        rows = unit(vectors[picks[block]], np.float64)  # in float32, copies would have distances of 0.0003
         nearest = np.full(len(rows), np.inf)
         for earlier in (labelled, picks[: block.start]):
             for span in spans(len(earlier)):
                 gaps = squared_distances(rows, unit(vectors[earlier[span]], np.float64))
                 nearest = np.minimum(nearest, gaps.min(axis=1))
         between = squared_distances(rows, rows)
-        between[np.triu_indices(len(rows))] = np.inf  # only those before it
+        between[np.triu_indices(len(rows))] = np.inf  # only earlier rows
         nearest = np.sqrt(np.minimum(nearest, between.min(axis=1)))
         near = np.flatnonzero(nearest < least)
         if len(near):

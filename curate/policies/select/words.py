@@ -19,7 +19,7 @@ MEANINGS: dict[str, str] = {
     "gain": "what the pick added, in the strategy's own unit",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
-# Why a row of the table is what it is; codes of ``ChoiceVerdict.why`` beyond the missing values'.
+# Reasons of outcomes; codes of ``ChoiceVerdict.why`` other than missing values.
 NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
 
 

@@ -25,13 +25,13 @@ from scoring.errors import InputError
 from scoring.settings import parse_settings
 
 USUAL = ("train", "val", "test")
-ROUNDING = Fraction(1, 1000)  # three times 33.3 % is meant as a whole
+ROUNDING = Fraction(1, 1000)  # accepts three times 33.3 %
 MOST_SIDES = 100
 COMPARED = ("sha256", "phash", "signature", "embedding")
-PURPOSE = "redrawn"  # of hashes that are drawn again: as long as this is the same, so are the sides of rows
-MANY = 4_000_000  # pairs, from which fewer rows are queried at a time
-LARGEST, CHUNKS = 4096, 16  # rows that are queried at a time; or a share of them: each time goes over the whole table
-EXACT = np.uint64(11)  # bits of a hash that a float has no room for
+PURPOSE = "redrawn"  # purpose of the hashes; changing it would change the sides of rows
+MANY = 4_000_000  # number of pairs above which chunks shrink
+LARGEST, CHUNKS = 4096, 16  # rows per query, or a share of them, since each query searches the whole table
+EXACT = np.uint64(11)  # bits of a hash beyond the precision of a float
 
 
 def sides_of(shares: Mapping[str, str | float | None], more: Sequence[str] | None) -> dict[str, str]:
@@ -265,7 +265,7 @@ def in_strata(
 
 
 def _side_at(place: NDArray[np.float64], shares: Sequence[float]) -> NDArray[np.int64]:
-    ends = np.cumsum(shares)[:-1] - 1e-12  # a cut of 0.8 is at 0.8 whatever the sum of floats says
+    ends = np.cumsum(shares)[:-1] - 1e-12  # tolerance of rounding: a cut of 0.8 is at 0.8
     return np.searchsorted(ends, place, side="right")
 
 

@@ -21,7 +21,7 @@ from curate.tables.table import Table
 from scoring.images import DecodeError
 
 KEPT = 4_000  # thumbnails, of some 3 kB
-KNOWN = 20_000  # rows whose place is remembered
+KNOWN = 20_000  # rows whose paths are cached
 AT_ONCE = 4  # images that are decoded
 LARGE = 1_024  # pixels of the longer side of an image that is looked at on its own
 SVG = "image/svg+xml"

@@ -23,7 +23,7 @@ from curate.tables.digests import plain
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 
-ORDERS, COLUMNS, MASKS, ANSWERS = 3, 2, 2, 2  # that are kept: at most some 50 bytes a row in all
+ORDERS, COLUMNS, MASKS, ANSWERS = 3, 2, 2, 2  # cache sizes: at most about 50 bytes per row in total
 
 
 class Index:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from curate.policies.outcomes import OUTCOMES
 
-MOST_ROWS, ROWS = 1000, 100  # of an answer, and unless it is reported
+MOST_ROWS, ROWS = 1000, 100  # maximal and default rows of an answer
 MOST_FIELDS, MOST_LETTERS = 60, 1000  # of a query, and of one value
 ROW, KEY = "row", "key"
 MIN, MAX = "min.", "max."

@@ -22,10 +22,10 @@ HOST = "127.0.0.1"
 MOST_PATH = 8_192  # bytes of a path with its query
 TIMEOUT = 30  # seconds that a connection may be silent
 MOST_CONNECTIONS = 64
-LOOK_AGAIN = 1.0  # seconds between two looks at whether the table is as it was
+LOOK_AGAIN = 1.0  # seconds between checks for changes of the table
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 POLICY = "default-src 'none'; frame-ancestors 'none'"
-# The page says itself what it may load, by digests; what a header alone can say is set here.
+# The page has a content security policy with digests; directives that need a header are set here.
 POLICY_OF_PAGE = "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 MOST_BODY = 4 << 20  # bytes of what a page sends
 Answer = tuple[HTTPStatus, str, bytes]

@@ -26,7 +26,7 @@ from scoring.lock import HeldFolder
 HOLDOUT = "holdout.parquet"
 ROUNDS = "rounds"
 STATE, BATCH, STOP = "state.json", "batch.parquet", "stop.parquet"
-STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # why a row is in a batch
+STRATEGY, CONTROL, HELD_OUT = "strategy", "control", "holdout"  # arms of a batch
 _NUMBER = re.compile(r"\d{4,}")
 _LABELS = re.compile(r"labels-\d{4,}\.parquet")
 _TEMPORARY = re.compile(r"\..+\.tmp\.\d+\.[0-9a-f]{8}")
@@ -277,7 +277,7 @@ def held(path: str | Path) -> Iterator[Folder]:
     """
     path = Path(path)
     if not (path / CONFIG).is_file():
-        open_folder(path)  # says so, and makes nothing
+        open_folder(path)  # raises if it is no folder of rounds
     with HeldFolder(path):
         sweep(path)
         folder = open_folder(path)

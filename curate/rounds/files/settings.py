@@ -16,7 +16,7 @@ from scoring.lookup import closest, lookup
 KIND = "rounds"
 CONFIG = "round.json"
 PROBES = ("linear", "knn")
-SKIP = "skip"  # a label that says: not this image
+SKIP = "skip"  # label for skipping an image
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.lift import Anytime
 from curate.tables.table import open_table
 
-N_SAMPLE = 2_000  # rows on which rounds are compared
+N_SAMPLE = 2_000  # size of the fixed sample
 REACHED = 0.5  # Euclidean distance between unit rows within which a row counts as covered: the reach of `auto`
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from curate.rounds.measures.measured import ModelQuality
 
 STABLE = 0.99  # kappa of successive models at which predictions count as stable
-WINDOW = 3  # rounds in a row that have to be
+WINDOW = 3  # number of consecutive stable rounds
 SURE = 0.05  # mean entropy, over the entropy of an even guess
 STABILISING, CHANGE, COVERAGE, ENTROPY = (
     "stabilising predictions",
@@ -15,7 +15,7 @@ STABILISING, CHANGE, COVERAGE, ENTROPY = (
     "mean entropy",
 )
 BUDGET, POOL = "budget", "pool"
-FLAT = 0.01  # of the first round's distance: less than this gained a round is nothing
+FLAT = 0.01  # minimal decrease per round, relative to the first round's distance
 
 
 @dataclass(frozen=True)

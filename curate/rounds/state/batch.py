@@ -20,7 +20,7 @@ from curate.rounds.state.pool import Places, TableRows, signals_of
 from curate.rounds.state.standing import RoundRows
 from scoring.errors import InputError
 
-FIRST = "auto"  # what picks before there are labels, where the strategy needs some
+FIRST = "auto"  # strategy of the first batch, if the strategy needs labels
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from scoring.images.signature import STEPS
 from scoring.images.views import SignatureView
 
 AT_ONCE = 65_536  # pairs refined at a time
-SMALLEST = 0.68  # of each side: 70 % is promised, and 97 of 100 such parts that are found are measured as this or more
-ROOM = 0.04  # the least promising pair that is refined to the end is this much short of the threshold
+SMALLEST = 0.68  # minimal share of each side; 97 of 100 found parts of 70 % are measured as this or more
+ROOM = 0.04  # pairs this far below the threshold are still refined
 Signatures = NDArray[np.int8]
-CROWD = 16  # of the nearest rows by embedding, whose median fit is the crowd's
-OUTSTANDING = 0.1  # of what the crowd lacks to fit: what a part may lack
-FEW = 0.64  # fit of a neighbour that is missing: about what a crowd of plain images has
-ALIKE = 0.95  # cosine of whole images, of which the colours are compared: parts of other images show other places
+CROWD = 16  # number of nearest rows by embedding for the median fit
+OUTSTANDING = 0.1  # largest misfit of a part, relative to the neighbours' misfit
+FEW = 0.64  # fit of a missing neighbour: about that of plain images
+ALIKE = 0.95  # cosine of whole images from which colours are compared
 
 
 class PartOf:
@@ -75,7 +75,7 @@ class PartOf:
             _update_best(best, seen, alike, plain[plain >= self._least].astype(np.float32), np.full(len(alike), number))
             rest = np.ones(len(row), bool)
             rest[alike] = False
-            better = np.maximum(LIKELY, np.maximum(fits[0][0], fits[1][0]))  # the other way fits no better in the end
+            better = np.maximum(LIKELY, np.maximum(fits[0][0], fits[1][0]))  # the opposite direction cannot fit better
             for holds, (wholes, container, parts, part), (cosine, frames) in zip(
                 (False, True), ways, fits, strict=True
             ):

@@ -56,7 +56,7 @@ def best_of(parts: Sequence[Links]) -> Links:
     if len(parts) == 1:
         return parts[0]
     every = joined(parts)
-    every = every.take(np.lexsort((-every.similarity, every.row, every.query)))  # stable: parts keep their order
+    every = every.take(np.lexsort((-every.similarity, every.row, every.query)))  # stable sort: parts keep their order
     first = np.ones(len(every), bool)
     first[1:] = (every.query[1:] != every.query[:-1]) | (every.row[1:] != every.row[:-1])
     return every.take(first)

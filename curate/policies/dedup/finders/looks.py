@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scoring.images.signature import MARGIN, STEPS
 from scoring.images.views import AS_IT_IS, SignatureView
 
-VIEWS = 8  # most views of an image
-PLACES = MARGIN + 1  # where an edge may lie
-NEARLY_ALL = 0.98  # of a side: less counts as a part of it
+VIEWS = 8  # maximal number of views
+PLACES = MARGIN + 1  # number of positions of an edge
+NEARLY_ALL = 0.98  # share of a side below which it is a part
 
 
 def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[np.int32]:

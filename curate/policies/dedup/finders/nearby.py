@@ -32,8 +32,8 @@ class NearPairs(Search, Generic[Side]):
         views: of an image; the most similar one is used.
     """
 
-    n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # rows by embedding that are judged
-    n_alike: ClassVar[int] = 8  # rows by signature that are judged, too
+    n_nearest: ClassVar[int] = MOST_NEIGHBOURS  # nearest rows by embedding to check
+    n_alike: ClassVar[int] = 8  # nearest rows by signature to check too
 
     def __init__(self, rows: Rows, threshold: float, views: tuple[SignatureView, ...]) -> None:
         self.vectors, self.signatures = rows.array(EMBEDDING), rows.array(SIGNATURE)
@@ -131,7 +131,7 @@ class NearPairs(Search, Generic[Side]):
         side = self.other(vectors, signatures, near)
         each = np.concatenate([near, mine[nearest_of(signatures, self.signatures[mine], self.n_alike)]], axis=1)
         codes = np.arange(len(other_rows))[:, None] * len(self.there) + each
-        query, row = np.divmod(np.unique(codes[among[each]]), len(self.there))  # a row may be near in both ways
+        query, row = np.divmod(np.unique(codes[among[each]]), len(self.there))  # a row may be near by both
         links = self._judged(query, row, side)
         return Links(other_rows[links.query], links.row, links.similarity, links.view)
 

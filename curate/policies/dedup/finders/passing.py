@@ -16,14 +16,14 @@ from scoring.images.signature import ORIENTATIONS, reorient_chroma, same_colours
 from scoring.images.views import SignatureView
 from scoring.search.links import Recall
 
-MOST = 512  # rows that are queried again at a time
+MOST = 512  # rows per repeated query
 WIDTH, HEIGHT, COLOURS = "width", "height", "quality_colours"
 BRIGHTNESS, ENTROPY = "quality_brightness", "quality_entropy"
 DRAWN = (WIDTH, HEIGHT, COLOURS, BRIGHTNESS, ENTROPY)
 MOST_COLOURS, PIXELS_A_COLOUR = 64, 2  # of a drawing
 LOSSLESS = ("png", "bmp", "tiff", "gif")
-EQUAL = {BRIGHTNESS: 1e-4, ENTROPY: 1e-3}  # measures of equal pixels
-LIGHT = 0.04  # of white: resizing and JPEG of quality 30 change the mean by 0.017 at most
+EQUAL = {BRIGHTNESS: 1e-4, ENTROPY: 1e-3}  # tolerances of equal pixels
+LIGHT = 0.04  # tolerance as a share of white: resizing and JPEG of quality 30 change the mean by at most 0.017
 Marked = NDArray[np.bool_]
 Places = NDArray[np.int64]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scoring.search.cosine import CosineIndex
 
 EVERY_PAIR = "every pair was compared"
-PAIRS = 65_536  # pairs measured at a time
+PAIRS = 65_536  # pairs per block
 FLAT = np.uint64(1 << 63)  # the hash of every image of one colour, whatever the colour
 Views = tuple[SignatureView, ...]
 SINGLE_VIEW: Views = views()

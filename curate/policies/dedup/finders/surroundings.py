@@ -11,12 +11,12 @@ from scoring.images.views import SignatureView
 from scoring.metrics.neighbours import nearest
 from scoring.relative.space import mean_of, unit
 
-SPAN = slice(1, 15)  # of a row's neighbours, the nearest first: those that report how crowded it is where the row lies
-COPY = 0.9  # cosine of signatures from which a neighbour is a copy, and no crowd
-CROWDED = 0.95  # quantile of the dataset at which crowding ends, so that a crowd of copies is no crowd
-LEAST = 0.3  # crowding counts as no less: in a dataset of few rows everything stands out
-FEWEST = 17  # rows of a dataset that has a mean to take out and neighbours to speak of
-CAREFUL = 0.64  # crowding where there are fewer: about the most that a large dataset has
+SPAN = slice(1, 15)  # neighbours, nearest first, that measure the density at a row
+COPY = 0.9  # cosine of signatures from which a neighbour is a copy
+CROWDED = 0.95  # quantile at which the density is clipped, against groups of copies
+LEAST = 0.3  # smallest density, since in a small dataset everything stands out
+FEWEST = 17  # minimal rows for centring and densities
+CAREFUL = 0.64  # density with fewer rows: about the largest in a large dataset
 BLOCK = 4096  # rows at a time
 PAIRS = 16_384  # pairs at a time
 

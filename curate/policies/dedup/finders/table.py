@@ -75,7 +75,7 @@ def _near_embedding(rows: Rows, threshold: float, _: Views) -> Search:
     return search if rows.flat is None or not rows.flat.any() else WithoutFlat(search, rows, "embedding")
 
 
-FINDERS: dict[str, Finder] = {  # strongest evidence first: a pair that several link is determined by the first
+FINDERS: dict[str, Finder] = {  # strongest evidence first: the first finder that links a pair is recorded
     "bytes": Finder(
         "the files are equal, byte by byte",
         "",

@@ -10,8 +10,8 @@ from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
 
-ALIKE = 0.94  # cosine of whole images from which no part is looked for
-SLACK = 0.02  # added to what two rows lack to be equal: closer than this no cosine shows more
+ALIKE = 0.94  # cosine of whole images from which parts are not fitted
+SLACK = 0.02  # added to 1 - cosine, as the resolution of cosines
 Floats = NDArray[np.float64]
 
 
@@ -51,7 +51,7 @@ class Weights:
 # By examples/train_verifier.py, on embeddings of ``world``.
 FIRST = Weights(content=11.488, signature=4.535, denser=-1.772, sparser=-21.975, part=0.0, intercept=-1.992)
 FITTED = Weights(content=7.465, signature=0.0, denser=-0.587, sparser=-22.684, part=2.948, intercept=-0.441)
-LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which one image is fitted as a part of the other
+LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which parts are fitted
 
 
 def closeness(cosine: NDArray) -> Floats:
@@ -108,6 +108,6 @@ class Verified(NearPairs[Side]):
         again = FITTED.log_odds(evidence[may], fit.similarity.astype(np.float64))
         more_certain = (
             again >= odds[may]
-        )  # the more certain one counts: a fit of parts must not doubt images that agree as they are
+        )  # the larger one, since a fit of parts must not lower it for images that agree as a whole
         odds[may[more_certain]], view[may[more_certain]] = again[more_certain], fit.view[more_certain]
         return odds, view

@@ -182,7 +182,7 @@ def keep_order(
     not depend on machine or row order. ``large`` marks enlarged rows, which have lost more. Rows with the same number
     in ``files`` are equal files and get the best of their scores. All have shape (N,).
     """
-    keys: list[NDArray] = [ties]  # the last key of lexsort is the first to decide
+    keys: list[NDArray] = [ties]  # the last key of lexsort is the primary one
     for criterion in reversed(criteria):
         value = loss.detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
         if criterion.is_score and files is not None:

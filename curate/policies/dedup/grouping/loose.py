@@ -12,7 +12,7 @@ from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.rows import Rows as Others
 
-LARGE = 5  # rows of a group
+LARGE = 5  # minimal size of a large group
 NEAR, SURE = 0.5, 0.9  # of the way from the threshold to equal: less is just above it, more is surely the same
 NEAR_SIGNATURE = 0.99  # cosine: of 14 photographs and 17 edits of each the median copy had 0.996 or more
 SURE_SIGNATURE = 0.999  # displays that differ in one digit have 0.975 to 0.998, other encodings and sizes more

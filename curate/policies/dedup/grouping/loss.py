@@ -17,21 +17,21 @@ WIDTH, HEIGHT, N_BYTES, FORMAT = "width", "height", "n_bytes", "format"
 COLOURS, COLOURFULNESS, ENTROPY = "quality_colours", "quality_colourfulness", "quality_entropy"
 JPEG, BLOCKING, RESOLUTION, NOISE = "quality_jpeg", "quality_blocking", "quality_resolution", "quality_noise"
 OF_SIGHT = (COLOURS, COLOURFULNESS, ENTROPY, JPEG, BLOCKING, RESOLUTION, NOISE)
-OF_DETAIL = (WIDTH, HEIGHT, *OF_SIGHT)  # columns of ``least-lost``
-OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # and ``fidelity``
+OF_DETAIL = (WIDTH, HEIGHT, *OF_SIGHT)  # columns for ``least-lost``
+OF_FIDELITY = (FORMAT, COLOURS, COLOURFULNESS, JPEG)  # columns for ``fidelity``
 
 LEAST_COLOUR = 1.0  # colourfulness below which an image is grey
-TWO, FEW, PALETTE = 2, 16, 256  # colours
+TWO, FEW, PALETTE = 2, 16, 256  # numbers of colours
 GREY_BITS, COLOUR_BITS = 8, 24  # a pixel
-PLAIN = 3.5  # bits of entropy below which a lossy image is of few colours, to which compression added others
-HEAVY = 30  # JPEG quality up to which
-BLOCKY = 1.5  # and steps at the grid from which compression shows
-NOISY = 1.2  # grey levels of noise of colour, more than photographs keep in a JPEG
-HALVED = 90  # of a quality up to which most encoders halve the resolution of colours, and with it such noise of sensors
-LEFT = 0.25  # of the detail of an image that is spoilt
-LARGER = 1.3  # times as many pixels as another copy has an enlarged one at least
-SHARP = 0.7  # resolution of an image that was not enlarged much
-POWER = 2.5  # pixels x resolution^2.5 is less of an enlarged copy, and more of the original of a smaller one
+PLAIN = 3.5  # entropy in bits below which a lossy image originally had few colours
+HEAVY = 30  # JPEG quality up to which compression is strong
+BLOCKY = 1.5  # ratio of steps at the grid from which it is visible
+NOISY = 1.2  # colour noise in grey levels, above that of photographs in JPEGs
+HALVED = 90  # JPEG quality up to which most encoders halve the colour resolution, and thus sensor noise
+LEFT = 0.25  # share of the detail left in a spoilt image
+LARGER = 1.3  # minimal ratio of pixels of an enlarged copy to another copy
+SHARP = 0.7  # resolution of an image that was hardly enlarged
+POWER = 2.5  # pixels x resolution^2.5 is smaller for enlarged copies, and larger for originals of reduced ones
 LOSSLESS = ("png", "bmp", "tiff", "gif")
 EXACT, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
@@ -114,11 +114,11 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
     size = np.log(np.where(pixels > 0, pixels, np.nan))
     shown = size + POWER * np.log(np.where(resolution > 0, resolution, np.nan))
     depth = bits(rows)
-    faithful = np.where((depth >= GREY_BITS) & ~spoilt(rows), shown, -np.inf)  # noise looks like detail
+    faithful = np.where((depth >= GREY_BITS) & ~spoilt(rows), shown, -np.inf)  # noise is not detail
     is_enlarged = np.zeros(len(owner), bool)
     for group in _groups(known, owner * (COLOUR_BITS + 1) + depth, is_soft):
         copies = group[np.argsort(size[group])]
-        most = np.concatenate([[-np.inf], np.maximum.accumulate(faithful[copies])])  # of the first 0, 1, ... copies
+        most = np.concatenate([[-np.inf], np.maximum.accumulate(faithful[copies])])  # over the first 0, 1, ... copies
         n_smaller = np.searchsorted(size[copies], size[copies] - np.log(LARGER), side="right")
         is_enlarged[copies] = is_soft[copies] & (most[n_smaller] > shown[copies])
     return is_enlarged

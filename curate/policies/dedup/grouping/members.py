@@ -15,8 +15,8 @@ from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 
-ALL_PAIRS = 64  # rows of a group up to which all its pairs are measured
-SOME_PAIRS = 2016  # pairs measured in a larger group, next to those with the kept row: as many as 64 rows have
+ALL_PAIRS = 64  # group size up to which all pairs are measured
+SOME_PAIRS = 2016  # pairs measured in a larger group in addition to those with the kept row: as many as 64 rows have
 AT_ONCE = 1_000_000  # pairs measured at a time
 MEASURES = (
     "signature",
@@ -25,7 +25,7 @@ MEASURES = (
     "crop",
     "hash",
     "bytes",
-)  # by which the likeness inside a group is reported, the first in use
+)  # finders for the smallest similarity; the first one in use
 MEANINGS = {
     "group": "number of the group, as in the decisions; larger groups come first",
     "kept_key": "the kept row, or the equal row of the other table",
@@ -197,7 +197,7 @@ def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> 
 def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
     """Return the groups: larger ones first, then by the key hash of the first row."""
     n, place = len(stars.owner), np.argsort(order)
-    owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table have their own numbers
+    owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table are numbered from n
     in_table = np.flatnonzero(~outside & (stars.owner >= 0))
     owner[in_table] = owner[owner[in_table]]  # a row dropped for a row of the other table is in its group
     taking_part = np.flatnonzero(stars.owner >= 0)

@@ -23,9 +23,9 @@ from curate.policies.dedup.finders.searches import Search
 
 NOBODY = -1
 FIRST_ROUND = 1024  # rows; each round is twice as large as the one before
-LARGEST_ROUND = 65_536  # or, of many rows, a share of them: a round goes over the whole table a few times
+LARGEST_ROUND = 65_536  # or a share of the rows, since each round searches the whole table
 ROUNDS, MOST_ROWS = 16, 1 << 20
-FEW = 1024  # rows that are compared pair by pair
+FEW = 1024  # rows that are compared in all pairs
 
 
 @dataclass
@@ -85,7 +85,7 @@ def find_stars(
     """
     stars = Stars.empty(len(open_rows), tuple(searches))
     place = np.argsort(order)
-    compared(0, len(order))  # the first search makes clusters, which takes minutes where rows are many
+    compared(0, len(order))  # the first search builds clusters, which takes minutes for many rows
     free = np.ones(len(order), bool) if protected is None else ~protected
     work = _Round(stars, place, list(searches.values()), free)
     at, size = 0, FIRST_ROUND
@@ -176,7 +176,7 @@ class _Round:
     def _copies_among_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the same for few rows, from all their pairs."""
         among = self._mask(rows)
-        linked = np.zeros((len(rows), len(rows)), bool)  # by place among these
+        linked = np.zeros((len(rows), len(rows)), bool)  # by index among these rows
         local = np.empty(len(self.place), np.int64)
         local[rows] = np.arange(len(rows))
         for search in self.searches:

@@ -19,8 +19,8 @@ from scoring.errors import InputError
 COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight")
 DROPPED, NEAR = "dropped", "near"  # the two sides of a threshold
 MOST_STRATA = {DROPPED: 4, NEAR: 3}
-NEAR_SHARE = 1 / 3  # of the pairs drawn, where there are so many
-FEWEST = 20  # pairs in a stratum; each is about half as large as the next one outward
+NEAR_SHARE = 1 / 3  # share of the sampled pairs, if available
+FEWEST = 20  # minimal pairs in a stratum; each is about half as large as the next one outward
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def draw_pairs(
     for name, threshold in thresholds.items():
         strata += _strata(name, np.flatnonzero(pc.equal(finder, name).to_numpy()), similarity, threshold)
     drawn = _draw(strata, ties, n, looked_for)
-    # hashed once more, for a stratum's lowest hashes are the lower the larger it is
+    # hashed again, since the lowest hashes depend on the size of a stratum
     drawn.sort(key=lambda each: hashlib.blake2b(ties[each[0]].tobytes()).digest())
     rows = pa.array([row for row, _, _ in drawn])
     keys = zip(*(pairs.column(name).take(rows).to_pylist() for name in ("key_a", "key_b")), strict=True)
@@ -174,7 +174,7 @@ def _draw(
     """Return index, stratum and weight of the sampled pairs."""
     sizes = {side: [len(rows) for name, rows in strata if name.side == side] for side in (DROPPED, NEAR)}
     n_near = min(round(n * NEAR_SHARE), sum(sizes[NEAR]))
-    n_near = max(n_near, min(n - sum(sizes[DROPPED]), sum(sizes[NEAR])))  # what the other side cannot use
+    n_near = max(n_near, min(n - sum(sizes[DROPPED]), sum(sizes[NEAR])))  # what the other side leaves
     counts = {
         DROPPED: iter(allocate(sizes[DROPPED], n - n_near)),
         NEAR: iter(allocate(sizes[NEAR], n_near)),
@@ -203,7 +203,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
     if not n:
         return [0] * len(size)
     goal = n * (0.5 * size / size.sum() + 0.5 / len(size))
-    for _ in size:  # what is over the size of one stratum goes to the others, in proportion
+    for _ in size:  # the excess of a stratum is distributed over the others, proportionally
         full = goal >= size
         spare = n - size[full].sum()
         rest = goal[~full].sum()

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from curate.policies.dedup.quality.planted import Planted
 
 LEVEL = 0.95
-# how far beyond the threshold an audit looks
+# thresholds for near misses in an audit
 LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "near-duplicate": -0.4}
 AUDIT = "audit"  # pairs to judge
 AUDIT_FILES = {AUDIT: "audit.csv"}
-SPARE = 3  # times as many rows are drawn as wanted, for images that cannot be read
-MOST_QUERIED = 20_000  # rows that are kept, of which the pairs just beyond the threshold are looked for
+SPARE = 3  # oversampling, for unreadable images
+MOST_QUERIED = 20_000  # kept rows searched for near misses
 
 
 class Hits(NamedTuple):

@@ -21,7 +21,7 @@ from scoring.images.raster import DecodeOptions
 from scoring.runner import BATCH_SIZE, Runner
 
 ORIGINAL, EDIT = "original", "edit"  # columns of the planted copies in addition to a scored table's
-_BLOCK = 8  # originals whose copies are held as bytes at a time
+_BLOCK = 8  # originals whose copies are in memory at a time
 
 
 @dataclass

@@ -15,7 +15,7 @@ from scoring.metrics.proportions import Stratum, lower_bound, stratified_interva
 LEVEL = 0.95
 PAIRS = "pairs"
 _MOST_DECIMALS = 9
-_MOST_TIMES = 1 << 20  # as many answers that are tried before giving up
+_MOST_TIMES = 1 << 20  # largest multiple of the verdicts that is tried
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _suggest(finder: str, strata: Sequence[Counted], target_precision: float, co
         return lower_bound(parts, confidence) >= target_precision
 
     tested: list[Tested] = []
-    at = max(0, sum(each.name.side == DROPPED for each in strict_first) - 1)  # the run's own, unless one is tested
+    at = max(0, sum(each.name.side == DROPPED for each in strict_first) - 1)  # the run's threshold if none is tested
     for number in range(len(samples)):
         best = [Stratum(sample.size, sample.n, sample.n) for sample in samples[: number + 1]]
         if not tested and not passes(best):
