@@ -263,7 +263,7 @@ def _unshown(results: Sequence[Applied], columns: Sequence[Shown], left_out: Seq
 
 
 def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
-    """Return the rows kept after all policies; None without policies, or if decisions of one are missing."""
+    """Return the number of rows kept by all policies; None without policies, or if decisions of one are missing."""
     if not results or any(result.decisions is None for result in results):
         return None
     return int((decided.outcome == KEEP).sum())

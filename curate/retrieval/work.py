@@ -142,7 +142,7 @@ class RetrievalWork:
                 f"({why})"
             )
         enough = self._reject_queries(among)
-        answered = self._answered()
+        answered = np.flatnonzero([state == ANSWERED for state in self.states])
         bounds = self._bounds(among, enough, answered, announce)
         announce(f"comparing {counted(len(answered), 'query', 'queries')} with {counted(int(among.sum()), 'row')}")
         hits = self._search(among, answered, bounds)
@@ -214,9 +214,6 @@ class RetrievalWork:
             share = f"; {reject.text} is a value of the column, and {100 * reject.value:g}% a share"
             self.notes.append(f"--reject {reject.text} rejects no query{share if 0 < reject.value < 1 else ''}")
         return enough
-
-    def _answered(self) -> NDArray[np.int64]:
-        return np.flatnonzero([state == ANSWERED for state in self.states])
 
     def _bounds(
         self, among: NDArray[np.bool_], enough: float, answered: NDArray[np.int64], announce: Callable[[str], None]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.exporting.batches import read_labels
-from curate.exporting.labels import CANCELLED, MISSING, N_EXAMPLES, Label, Labels, Problem, shown
+from curate.exporting.labels import CANCELLED, MISSING, N_EXAMPLES, Labels, Problem, shown
 from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, held, label_paths
 from curate.rounds.files.sealed import LabelFile, write_labels
@@ -129,14 +129,13 @@ def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:
 
 def _votes(folder: Folder, labels: Labels, annotator: str | None) -> list[Vote]:
     skip = set(folder.settings.skip)
-    votes = [Vote(row.key, _class(row, skip), row.annotator or annotator, row.labelled_at) for row in labels.rows]
+    votes = [
+        Vote(row.key, None if row.label in skip else row.label, row.annotator or annotator, row.labelled_at)
+        for row in labels.rows
+    ]
     labelled = {vote.key for vote in votes}
     skipped = [row.key for row in labels.ignored if row.reason == CANCELLED and row.key is not None]
     return votes + [Vote(key, None, annotator) for key in dict.fromkeys(skipped) if key not in labelled]
-
-
-def _class(row: Label, skip: set[str]) -> str | None:
-    return None if row.label in skip else row.label
 
 
 def _add(folder: Folder, votes: list[Vote], source: dict[str, Any], labels: Labels) -> ImportResult:

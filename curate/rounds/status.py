@@ -118,7 +118,9 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
         confidence=confidence,
         looks=look,
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
-        lift=_lift(opened, scored, standing) if lift and opened.settings.n_control else None,
+        lift=arm_lift(arms_of(opened, scored, standing), opened.settings.seed)
+        if lift and opened.settings.n_control
+        else None,
         pair_lift=pair_lift,
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
         changed=changed,
@@ -133,15 +135,11 @@ def _point(number: int, model: ModelQuality) -> dict[str, Any]:
 
 
 def _current(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> ModelQuality | None:
-    """Return the accuracy of a model of all labels; None if the last round's model had them all."""
+    """Return the accuracy of a model trained on all labels; None if the last round's model was trained on them."""
     if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
         return None
     probe = fit_probe(scored, folder.settings, standing)
     return None if probe is None else measure(folder, scored, standing, probe, look)[0]
-
-
-def _lift(folder: Folder, scored: TableRows, standing: RoundRows) -> ArmLift:
-    return arm_lift(arms_of(folder, scored, standing), folder.settings.seed)
 
 
 def _agreement(progress: LabelProgress) -> dict[str, float | int | None]:

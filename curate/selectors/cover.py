@@ -28,7 +28,7 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
 
 
 class Alone(Protocol):
-    """The gain of a row from covering itself, if the references are a sample without it."""
+    """The gain of a row from covering itself, needed if the sampled references do not include it."""
 
     def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the gain of each row given the picks so far, shape (B,); never increasing."""

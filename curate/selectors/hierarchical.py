@@ -166,11 +166,7 @@ def balanced(
         lot = generator.permutation(len(taken))[cell]
         cell = parent[cell]
         order = np.lexsort((lot, turn, cell))
-        rank[order] = _rank_in_group(cell[order])
+        grouped = cell[order]
+        rank[order] = np.arange(len(grouped)) - np.searchsorted(grouped, grouped)  # earlier rows of the same cell
         taken = np.bincount(parent, taken).astype(np.int64)
     return order
-
-
-def _rank_in_group(groups: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the number of earlier rows of the same group, for ascending groups."""
-    return np.arange(len(groups)) - np.searchsorted(groups, groups)

@@ -43,7 +43,7 @@ def comparison_sheet(
     for number, (words, sides) in enumerate(pairs):
         for side, rows in enumerate(sides):
             title = f"most unlike {names[1 - side]}: {names[side]}" if not number else f"{words[side]} of {names[side]}"
-            sections.append((title, [_captioned(drawn[side][row.row], row) for row in rows]))
+            sections.append((title, [replace(drawn[side][row.row], first=f"{row.score:.2f}") for row in rows]))
     return contact_sheet(_aligned_sections(sections), columns=2 * HALF, fewest=HALF)
 
 
@@ -51,10 +51,6 @@ def _tiles(table: Table, rows: Sequence[DistinctiveRow], source: str | None) -> 
     if not rows:
         return {}
     return tiles(table, [row.row for row in rows], KEY, source=source)
-
-
-def _captioned(tile: Tile, row: DistinctiveRow) -> Tile:
-    return replace(tile, first=f"{row.score:.2f}")
 
 
 def _aligned_sections(sections: Sequence[tuple[str, Sequence[Tile]]]) -> list[tuple[str, Sequence[Tile]]]:

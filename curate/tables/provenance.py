@@ -50,7 +50,7 @@ def signature_of(table: Table) -> str:
 
 
 def white_of(table: Table) -> int:
-    """Return the value that was white when a table's 16-bit images were scored; with which they are decoded again."""
+    """Return the value of white for 16-bit images when the table was scored; needed to decode them equally again."""
     white = table.noted("settings").get("white")
     return white if type(white) is int and 0 < white <= WHITE else WHITE
 

@@ -216,7 +216,7 @@ def border(green: Grey) -> float:
 
 
 def blocking(raster: Raster) -> float | None:
-    """Return the grey step across the 8-pixel grid lines over the largest of the seven between them, each plus 1.
+    """Return the grey step at the lines of the 8-pixel grid, divided by the largest step between them, both plus 1.
 
     Measured on green in the middle 160 x 160 pixels, aligned to the grid. A step between two columns is the mean over
     every fourth row; for each position in the grid the median over all lines is used, which a frame does not affect.

@@ -166,7 +166,7 @@ class _Edits:
         return cls(cells, parts.reshape(len(cells), -1, WIDTH), _steepness(across, down))
 
     def fitted(self, b: Floats, of: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Return what edits do not explain of P other images, shape (P, 64, 64), and the movement.
+        """Return the differences of P other images that edits do not explain, (P, 64, 64), and the movement.
 
         The movement, shape (P, 4), is in cells: across, down, and both at the edges.
 

@@ -128,7 +128,7 @@ class HammingIndex:
                 yield query[new], code[new], np.bitwise_count(apart[new])
 
     def _all_pairs(self, queries: Codes, codes: Places) -> Iterator[tuple[Places, Places, NDArray[np.uint8]]]:
-        """Yield the same pairs by comparing all."""
+        """Yield the pairs of ``_code_pairs`` by comparing every query with every code."""
         step = max(1, AT_ONCE // max(1, min(len(codes), AT_ONCE)))
         for start in range(0, len(codes), AT_ONCE):
             some = codes[start : start + AT_ONCE]

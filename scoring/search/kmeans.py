@@ -94,7 +94,7 @@ class Centroids:
         return index, value
 
     def _filled(self, units: Tensor, index: Tensor, value: Tensor) -> Near:
-        """Fill up the nearest centroids of rows whose groups had too few with others."""
+        """Complete the lists of nearest centroids of rows whose groups contained fewer than needed."""
         k, probes = len(self), index.shape[1]
         middle, parts = self.vectors.value.to(torch.bfloat16).T, []
         for some, known, cosine in zip(

@@ -247,7 +247,7 @@ class AmountRule(ScoreRule):
 
     @abstractmethod
     def taken(self, result: RuleResult) -> int:
-        """Return the number of rows of the amount."""
+        """Return how many rows the amount comprises, kept or dropped by the rule."""
 
     def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
@@ -326,7 +326,7 @@ class KeepTop(AmountRule):
         return self.parsed.of(n, up=True)
 
     def taken(self, result: RuleResult) -> int:
-        """Return the number of rows of the amount."""
+        """Return how many rows the amount comprises, kept or dropped by the rule."""
         return result.left - result.lost()[0]
 
     def endings(self, result: RuleResult) -> list[list[str]]:
@@ -348,7 +348,7 @@ class DropBottom(AmountRule):
         return n - self.parsed.of(n, up=False)
 
     def taken(self, result: RuleResult) -> int:
-        """Return the number of rows of the amount."""
+        """Return how many rows the amount comprises, kept or dropped by the rule."""
         return result.lost()[1]
 
     def endings(self, result: RuleResult) -> list[list[str]]:

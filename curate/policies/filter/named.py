@@ -70,7 +70,7 @@ class NameRule(Rule):
         return np.isin(table_rows.hashes[rows], keys)
 
     def named_files(self) -> list[tuple[str, str]]:
-        """Return the files it was read from, with their options."""
+        """Return the pairs of an option and the file it was read from."""
         return [(f"--{self.name}", self.file)]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
@@ -133,7 +133,7 @@ class ByVerdicts(Rule):
         return f"--{self.name} {Path(self.lines.file).name}"
 
     def named_files(self) -> list[tuple[str, str]]:
-        """Return the files it was read from, with their options."""
+        """Return the pairs of an option and the file it was read from."""
         return [(f"--{self.name}", self.lines.file)]
 
     def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:

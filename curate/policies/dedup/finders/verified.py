@@ -78,7 +78,7 @@ class Verified(NearPairs[Side]):
 
     @cached_property
     def surroundings(self) -> Surroundings:
-        """The dataset of the rows."""
+        """The neighbours of each row in this table, against which pairs are judged."""
         return Surroundings(self.vectors, self.signatures, self.compared, self.graph.index, self.views)
 
     @property
