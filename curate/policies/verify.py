@@ -173,7 +173,7 @@ def _compare_receipt(
     now = facts_of(again)
     then = {name: value for name, value in noted.items() if name not in FIXED}
     now["policy"], then["policy"] = without_files(now["policy"]), without_files(then["policy"])
-    if NOTES in now and isinstance(then.get(NOTES), list):  # commands may add notes to those of their rules
+    if NOTES in now and isinstance(then.get(NOTES), list):  # commands may add notes to the notes of their rules
         then[NOTES] = [note for note in then[NOTES] if note in now[NOTES]]
     for name in NOT_DERIVED & set(then) - set(now):
         result.notes.append(Finding(findings.NOT_AGAIN, name))

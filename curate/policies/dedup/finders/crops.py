@@ -25,7 +25,7 @@ ROOM = 0.04  # pairs this far below the threshold are still refined
 Signatures = NDArray[np.int8]
 CROWD = 16  # number of nearest rows by embedding for the median fit
 OUTSTANDING = 0.1  # largest misfit of a part, relative to the neighbours' misfit
-FEW = 0.64  # fit of a missing neighbour: about that of plain images
+FEW = 0.64  # fit of a missing neighbour: about the fit of plain images
 ALIKE = 0.95  # cosine of whole images from which colours are compared
 
 
