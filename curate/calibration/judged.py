@@ -288,11 +288,9 @@ def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) 
 
 
 def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows:
-    import torch
-
     from curate.fitting.labels import label_source
     from curate.tables.dataset import read_dataset
-    from scoring.metrics.neighbours import nearest
+    from scoring.search.graph import knn_graph
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
     dataset = read_dataset(table, names=names, numbers=(score.column,))
@@ -300,13 +298,18 @@ def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows
     labels = source.labels
     if labels is None:
         raise ValueError("labels were requested")
-    units = torch.nn.functional.normalize(torch.from_numpy(np.asarray(dataset.embeddings[labels.rows], np.float32)))
-    _, index = nearest(units, units, 1, same=True)
+    nearest = knn_graph(dataset.embeddings[labels.rows], 1).index[:, 0]  # beyond 50,000 rows about 99 % of them
+    has_neighbour = nearest >= 0
     bad = np.zeros(len(dataset.rows))
-    indices = dataset.first[labels.rows]
-    bad[indices] = labels.codes[index[:, 0].numpy()] != labels.codes
+    indices = dataset.first[labels.rows[has_neighbour]]
+    bad[indices] = (labels.codes[nearest] != labels.codes)[has_neighbour]
     shown = int(dataset.copies.count[dataset.copies.unique][labels.rows].sum())
-    without = {"without a class or an embedding": int(dataset.rows.ok.sum()) - shown, COPIED: shown - len(indices)}
+    without = {
+        "without a class, an embedding or a neighbour": int(dataset.rows.ok.sum())
+        - shown
+        + int((~has_neighbour).sum()),
+        COPIED: shown - len(has_neighbour),
+    }
     return _judged(dataset.rows, score, indices, bad, source.source, without)
 
 
