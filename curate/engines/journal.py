@@ -65,18 +65,18 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
 
 
 def journal_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a journal; incomplete or damaged lines are ignored."""
+    """Return the lines of a journal without damaged ones; an incomplete last line is removed from the file."""
     if not path.exists():
         return []
     lines = []
     data = path.read_bytes()
-    for raw in data.splitlines():
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        os.truncate(path, len(whole))
+    for raw in whole.splitlines():
         text, _, crc = raw.rpartition(b"\t")
         if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
             lines.append(json.loads(text))
-    if data and not data.endswith(b"\n"):
-        with path.open("ab") as file:  # otherwise the next line would be appended to the incomplete one
-            file.write(b"\n")
     return lines
 
 
