@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from scoring.atomic import AtomicFile, place_errors
+from scoring.atomic import AtomicFile, place_errors, sync_folder
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from scoring.lock import LOCK, HeldFolder
@@ -40,7 +40,7 @@ class TrainingFolder(HeldFolder):
         try:
             with place_errors(self.folder):
                 if self._is_finished():
-                    self.state.unlink(missing_ok=True)
+                    self._remove_state()
                 if not self.state.exists():
                     _unlink(self.folder / FINISHED)
         except BaseException:
@@ -64,9 +64,13 @@ class TrainingFolder(HeldFolder):
 
     def finish(self) -> None:
         """Remove the state of a finished run, unless it is to be kept."""
-        if self.keep:
-            return
+        if not self.keep:
+            self._remove_state()
+
+    def _remove_state(self) -> None:
+        """Remove the state from the disk, before the record that says it is finished."""
         self.state.unlink(missing_ok=True)
+        sync_folder(self.folder)
 
     def _is_finished(self) -> bool:
         note = self.folder / FINISHED
