@@ -12,7 +12,7 @@ import pytest
 from runs import SMALL, run_again
 
 from curate.engines import output
-from curate.engines.journal import JOURNAL, WorkFolder
+from curate.engines.journal import JOURNAL, WorkFolder, append_line, journal_lines
 from curate.engines.score import score
 from curate.tables.table import open_table
 from scoring.errors import InputError
@@ -294,3 +294,12 @@ def test_a_folder_of_parts_whose_lock_was_left_in_it_is_complete_and_loses_the_l
     assert run_again(folder, tmp_path / "scores", tiny_checkpoint).resumed == 30
     assert sorted(path.name for path in (tmp_path / "scores").iterdir()) == before
     assert [path.name for path in tmp_path.iterdir()] == ["scores"]
+
+
+def test_a_torn_last_line_of_a_journal_leaves_no_trace(tmp_path):
+    journal = tmp_path / JOURNAL
+    append_line(journal, {"shard": 0})
+    complete = journal.read_bytes()
+    journal.write_bytes(complete + complete[:-1])  # all but the end of the line
+    assert journal_lines(journal) == [{"shard": 0}]
+    assert journal.read_bytes() == complete
