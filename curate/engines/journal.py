@@ -70,10 +70,10 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
         return []
     lines = []
     data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        os.truncate(path, len(whole))
-    for raw in whole.splitlines():
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        os.truncate(path, end)
+    for raw in data[:end].splitlines():
         text, _, crc = raw.rpartition(b"\t")
         if crc.decode(errors="replace") == f"{zlib.crc32(text):08x}":
             lines.append(json.loads(text))
