@@ -132,8 +132,8 @@ def tones(pixels: Pixels) -> NDArray[np.intp]:
 
 def moments(histogram: NDArray[np.int64]) -> tuple[float, float]:
     """Return mean and standard deviation of the grey, in units of white."""
-    mean, square = ((_POWERS @ histogram) / histogram.sum()).tolist()
-    return mean, math.sqrt(max(0.0, square - mean**2))
+    n, total, squares = (int(each) for each in _POWERS @ histogram)  # whole numbers: the same in any order of adding
+    return total / n / 255, math.sqrt(max(0, n * squares - total**2)) / n / 255
 
 
 def percentile(histogram: NDArray[np.int64], share: float) -> float:
@@ -149,7 +149,7 @@ def entropy(histogram: NDArray[np.int64]) -> float:
     1.0
     """
     shares = histogram[histogram > 0] / histogram.sum()
-    return abs(float(shares @ np.log2(shares)))
+    return abs(math.fsum(shares * np.log2(shares)))
 
 
 def sharpness(green: Grey) -> float | None:
@@ -195,7 +195,7 @@ def colourfulness(pixels: Pixels) -> float:
 
     Source: Hasler and Suesstrunk 2003, "Measuring colourfulness in natural images", the third metric.
     """
-    opponent = pixels.reshape(-1, 3).astype(np.float32) @ _OPPONENT  # (N, 2)
+    opponent = pixels.reshape(-1, 3).astype(np.float64) @ _OPPONENT  # (N, 2); sums of multiples of 1/4 are exact
     mean = opponent.sum(0) / len(opponent)
     spread = np.vdot(opponent, opponent) / len(opponent) - mean @ mean
     return math.sqrt(max(0.0, float(spread))) + 0.3 * math.hypot(*mean.tolist())
@@ -271,8 +271,8 @@ def _codes(pixels: Pixels) -> NDArray[np.uint32]:
     return codes
 
 
-_POWERS = (np.arange(256) / 255) ** np.array([[1], [2]])
-_OPPONENT = np.array([[1, 0.5], [-1, 0.5], [0, -1]], np.float32)  # red - green, yellow - blue
+_POWERS = np.arange(256) ** np.array([[0], [1], [2]])
+_OPPONENT = np.array([[1, 0.5], [-1, 0.5], [0, -1]])  # red - green, yellow - blue
 _IMMERKAER = float(np.sqrt(np.pi / 2) / 6)
 
 
@@ -285,7 +285,7 @@ def _energy(green: Grey, step: int) -> float:
     response -= green[2 : last + 1 : step, 1:-1]
     response -= centre[:, :-2]
     response -= centre[:, 2:]
-    flat = response.ravel().astype(np.float32)
+    flat = response.ravel().astype(np.float64)  # whose sum of squares is exact
     return float(flat @ flat) / flat.size
 
 
