@@ -67,7 +67,11 @@ class PairReading:
 
 
 def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairReading | Verdicts:
-    """Return the results of verdicts on images, pairs or labels; InputError for a wrong file or unused options."""
+    """Return the results of verdicts on images, pairs or labels.
+
+    Raises:
+        InputError: for a file that is not from an audit, or options that do not apply to it.
+    """
     files, target_precision = several(options.answers), options.target_precision
     if not files:
         raise InputError("expected the answers of an audit, got no file; pass NAME.audit.csv")
