@@ -82,8 +82,9 @@ class Confirmation:
         rows = rows[np.argsort(self.place[rows])]
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
         changes = self._changes_of(stars, rows, mine, mine, self.rows)
+        checked = self._checked(stars, rows, changes, self.rows)
         wrong = self._differ(stars, rows, changes, self.rows)
-        rows, changes = rows[wrong], changes[wrong]
+        rows, changes, checked = rows[wrong], changes[wrong], checked[wrong]
         equal = np.arange(len(rows))
         if BYTES in stars.names:
             equal = first_equal(self.rows.texts[SHA256].take(pa.array(rows)))
@@ -95,9 +96,10 @@ class Confirmation:
         moved = stars.owner[rows] != owner
         _assign_equal(stars, rows, equal, moved)
         left = single & ~moved
-        other = rows[left & (changes > OTHER)]
+        is_other = (changes > OTHER) & checked  # in other groups, the majority only suggests it
+        other = rows[left & is_other]
         stars.owner[other], stars.finder[other], stars.similarity[other], stars.view[other] = other, -1, np.nan, 0
-        return _marked(rows[left & ~(changes > OTHER)], len(stars.owner))
+        return _marked(rows[left & ~is_other], len(stars.owner))
 
     def _differ(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
         """Return which linked rows are not confirmed by their local changes, shape (P,).
@@ -107,10 +109,15 @@ class Confirmation:
         """
         owner, wrong, clear = stars.owner[rows], ~(changes <= COPY), changes > OTHER
         size, strange, unlike = (np.bincount(owner, some)[owner] for some in (None, wrong, clear))
-        drawn = are_drawings(side, owner, self.rows, rows) & ~np.isnan(changes)
-        checked = (size >= CHECKED) | (self.threshold >= EVERY) | drawn
+        checked = self._checked(stars, rows, changes, side)
         wrong |= (size >= LARGE) & (2 * strange > size) & ~(changes <= STRICT)
         return (wrong & checked) | (clear & (size >= FEW) & (2 * unlike > size))
+
+    def _checked(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
+        """Return which linked rows must be confirmed each: in large groups, by a strict threshold, of drawings, (P,)."""
+        owner = stars.owner[rows]
+        drawn = are_drawings(side, owner, self.rows, rows) & ~np.isnan(changes)
+        return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | drawn
 
     def _changes_of(
         self, stars: Stars, rows: Places, owners: Thumbnails, mine: Thumbnails, side: Rows, most: float = OTHER
