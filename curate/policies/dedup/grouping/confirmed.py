@@ -114,7 +114,7 @@ class Confirmation:
         return (wrong & checked) | (clear & (size >= FEW) & (2 * unlike > size))
 
     def _checked(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
-        """Return which linked rows must be confirmed each: in large groups, by a strict threshold, of drawings, (P,)."""
+        """Return which linked rows must each be confirmed: in large groups, by strict thresholds, of drawings."""
         owner = stars.owner[rows]
         drawn = are_drawings(side, owner, self.rows, rows) & ~np.isnan(changes)
         return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | drawn
