@@ -71,9 +71,10 @@ def _published_leftovers(path: Path) -> Iterator[Path]:
 def _refuse_finished(paths: Sequence[Path]) -> None:
     """Remove leftovers; report finished files if the process that wrote them was killed just after the rename."""
     finished = False
-    for temporary in _published_leftovers(paths[-1]):
-        temporary.unlink(missing_ok=True)
-        finished = True
+    for path in paths:
+        for temporary in _published_leftovers(path):
+            temporary.unlink(missing_ok=True)
+            finished = True
     sweep_outputs(paths)
     if finished:
         raise InputError(

@@ -66,7 +66,7 @@ def part_from_json(record: Any) -> PartSpec:
 
 
 def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None:
-    """Raise ``ValueError`` unless all parts can read squares of ``size`` pixels."""
+    """Raise ``ValueError`` for parts, shares or a projection that do not fit squares of ``size`` pixels."""
     if not 2 <= len(parts) <= MOST_PARTS:
         raise ValueError(f"expected 2 to {MOST_PARTS} backbones side by side, got {len(parts)}")
     for part in parts:

@@ -284,7 +284,7 @@ DAMAGE: dict[str, Damage] = {  # to add a kind, add a line
 
 
 def damaged(images: Tensor, draw: Draw) -> Tensor:
-    """Return each image with one random corruption, all kinds equally likely; N may be 0."""
+    """Return images (N, 3, H, W) in [0, 255] with one random corruption each, all kinds equally likely."""
     out = images.float().clone()
     for rows, kind in _random_kinds(draw, tuple(DAMAGE)):
         if len(rows):

@@ -305,10 +305,9 @@ def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows
     bad[indices] = (labels.codes[nearest] != labels.codes)[has_neighbour]
     shown = int(dataset.copies.count[dataset.copies.unique][labels.rows].sum())
     without = {
-        "without a class, an embedding or a neighbour": int(dataset.rows.ok.sum())
-        - shown
-        + int((~has_neighbour).sum()),
+        "without a class or an embedding": int(dataset.rows.ok.sum()) - shown,
         COPIED: shown - len(has_neighbour),
+        **({} if has_neighbour.all() else {"without a neighbour": int((~has_neighbour).sum())}),
     }
     return _judged(dataset.rows, score, indices, bad, source.source, without)
 

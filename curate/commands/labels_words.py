@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from curate.policies.sampled import Share
     from scoring.metrics.resampling import Interval
 
+FEWEST = 20  # suspected labels that are worth a sample
 FEW = 0.25  # share of the suspected labels that are wrong at least, below which a sample should be judged
 N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
@@ -69,7 +70,8 @@ def _notes(result: "LabelsResult") -> list[str]:
             f"every label of {of} is suspected: check these first, because a rare class looks like a wrong label"
         )
     low = result.wrong["low"]
-    if low is not None and low * result.judged < FEW * result.suspected:
+    many = result.suspected >= FEWEST and result.review is None
+    if many and low is not None and low * result.judged < FEW * result.suspected:
         notes.append(
             f"perhaps only {100 * low:.1f} % are wrong: suspected labels can be of images that are hard to recognise; "
             "judge a sample with --review"

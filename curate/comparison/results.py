@@ -77,7 +77,8 @@ class EmbeddingShift:
     Attributes:
         rows: number of compared rows of each table.
         shared: number of distinct images in both samples.
-        auroc: of a classifier that separates the rows of the two tables.
+        auroc: probability that a classifier ranks a row of the second table as more like the second than a row of the
+            first.
         p: of its permutation test.
         mmd: squared maximum mean discrepancy, minus its mean under equal distributions.
         mmd_p: of its permutation test.

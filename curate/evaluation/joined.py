@@ -31,7 +31,7 @@ class LabelledFile:
 
 
 def open_labelled(path: str | Path | None) -> LabelledFile | None:
-    """Open a .csv, .tsv or .parquet file, None for other names; InputError if it is missing or cannot be read."""
+    """Open a .csv or .tsv file, or a table; None for None; InputError if it is missing or cannot be read."""
     if path is None:
         return None
     path = Path(path)

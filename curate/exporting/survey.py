@@ -127,7 +127,7 @@ def _sides(request: ExportRequest, seen: Survey) -> Sides:
 def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple[str, ...]:
     """Return the columns to export in addition to key and uri: the label and those named; `*` matches any letters.
 
-    ``*`` alone exports all columns except constant ones.
+    Patterns with ``*`` leave out ``status`` and ``error``, which are constant in a subset.
 
     Raises:
         InputError: for a column that the table lacks.

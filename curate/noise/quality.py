@@ -171,8 +171,8 @@ class LabelQuality:
     """The estimated quality of the labels of N rows.
 
     Attributes:
-        quality: probability that the label is correct, shape (N,) float32 in [0, 1]; NaN without a label or
-            probability.
+        quality: odds / (1 + odds) of the label against its rival, shape (N,) float32 in [0, 1]; NaN without a label
+            or probability.
         suggested: the most likely class, shape (N,) int32: the label if its quality is at least 0.5.
         rival: the most likely class other than the label, shape (N,) int32.
     """

@@ -12,7 +12,7 @@ from scoring.metrics.resampling import Interval
 
 ANCHORS = 0.2  # of the rows predicted as each class: the most certain, which separate mistakes from rows that are hard
 CLEARER = (0.1, 0.05, 0.02)  # shares that are tried too, since a weak model errs on the most certain fifth as well
-FEWEST_CLEARER = 200  # rows that such a share has to contain
+FEWEST_CLEARER = 60  # rows that such a share has to contain
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def shares(
     the most certain class, give the error rate of clear rows: too low if hard rows are mislabelled more often. The
     interval extends from the lower Wilson bound of one to the upper bound of the other; the estimate is the share of
     suspected labels, clipped to the interval. A weak model errs on its most certain fifth too, so the lower bound is
-    that of the share of anchors whose labels are contradicted least.
+    the lowest of several shares of anchors.
 
     Args:
         probabilities: of N rows.

@@ -58,13 +58,13 @@ class Finding:
     """Another difference from the receipt.
 
     Attributes:
-        kind: REORDERED, an input compared by key; OTHER_DIGEST of an input; TWICE, rows of the subset; OTHER_COLUMNS;
-            FILE_GONE; FILE_CHANGED; OTHER_BYTES, an input with equal rows in the columns read; OTHER_BESIDE, another
-            file read; NEITHER, no file of its name has its bytes; NOT_NEAREST, the file near the receipt does not;
-            REWRITTEN, an input given by path, or with another row order; MOVED, a file found elsewhere; OTHER_MODEL
-            that scored the input; OTHER_VERSION of this package; OTHER_PACKAGE, or Python; OTHER_FIGURE in the receipt;
-            NOT_AGAIN, a figure that needs the images; OTHER_RULES, equal files but another decision; OTHER_FORM, a
-            receipt of a version with other figures.
+        kind: REORDERED, an input compared by key; OTHER_DIGEST of an input; TWICE, rows of the subset;
+            OTHER_COLUMNS; FILE_GONE; FILE_CHANGED; OTHER_BYTES, an input with equal rows in the columns read;
+            OTHER_BESIDE, another file read; NEITHER, no file of its name has its bytes; NOT_NEAREST, the file near the
+            receipt has other bytes; REWRITTEN, an input given by path, or with another row order; MOVED, a file found
+            elsewhere; OTHER_MODEL that scored the input; OTHER_VERSION of this package; OTHER_PACKAGE, or Python;
+            OTHER_FIGURE in the receipt; NOT_AGAIN, a figure that needs the images; OTHER_RULES, equal files but another
+            decision; OTHER_FORM, a receipt of a version with other figures.
         what: the path, or ``the input``; the name of a figure; for OTHER_COLUMNS ``subset`` or ``batch``; the package.
         now: the present digest or version, or path of a file.
         then: the recorded digest or version, or path of a file.

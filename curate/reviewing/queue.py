@@ -86,7 +86,7 @@ class Group:
         )
 
     def split(self, keys: Mapping[int, str]) -> list["Group"]:
-        """Return two groups of more similar images; only this group if all images are equal."""
+        """Return two groups of more similar images, or halves by position; only this group if it has one row."""
         if len(self.rows) < 2:
             return [self]
         parts = likely_and_not(self.weights)

@@ -46,7 +46,10 @@ def _random_squares(images: Tensor, shares: Tensor, generator: torch.Generator) 
 
 
 def center_crops(images: Tensor, fractions: Tensor) -> Tensor:
-    """Return central square crops with sides of ``fractions`` (N,) in (0, 1] of the images (N, 3, S, S), resized."""
+    """Return central square crops with sides of ``fractions`` (N,) in (0, 1] of the images (N, 3, S, S), resized.
+
+    Source: the crop test of Kirchhof et al. 2023, "URL", which draws the fraction from 0.1 to 0.75.
+    """
     side = images.shape[-1]
     out = torch.empty_like(images)
     for number, fraction in enumerate(fractions.tolist()):

@@ -49,7 +49,7 @@ class Encoded:
 
 
 def drawn_rows(table: Table, n: int, *, seed: int, scored: bool = True) -> NDArray[np.int64]:
-    """Return up to n rows with the lowest key hashes, lowest first; without keys, by row index.
+    """Return up to n rows with the lowest key hashes, lowest first, shape (<= n,); without keys, by row index.
 
     The sample does not depend on the row order, and a smaller one is a prefix of a larger one.
 

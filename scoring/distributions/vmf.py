@@ -38,7 +38,7 @@ def _log_uniform(dim: int) -> float:
 
 
 def _checked(kappa: Tensor, dim: int) -> Tensor:
-    """Return kappa in float64; ValueError if it is negative or ``dim`` < 2."""
+    """Return kappa in float64; ValueError if it is negative (NaN there on a GPU) or ``dim`` < 2."""
     if dim < 2:
         raise ValueError(f"the sphere needs dim >= 2, got {dim}")
     kappa = kappa.double()

@@ -104,7 +104,7 @@ def _straight(band: Image.Image) -> Image.Image:
 
 
 def _composited(image: Image.Image) -> Pixels:
-    """Return an image with alpha composited on the grey that ``background`` chooses."""
+    """Return an image with alpha composited on white, or on black if it would hardly be visible on white."""
     on_white = _in_bands(image, lambda band: _composited_on(band, 255))
     if 255 - on_white[::_EVERY].mean() >= LEAST_CONTRAST * 255:  # then the drawn pixels have enough contrast too
         return on_white

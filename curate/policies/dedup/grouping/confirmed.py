@@ -157,6 +157,7 @@ class Confirmation:
             part = order[start : start + AT_ONCE]
             owners, at = np.unique(owner[part], return_inverse=True)
             apart[part] = differences(mine.values[mine.at(owners)], mine.values[mine.at(rows[part])], at)
+        apart[~apart.any(1), 0] = np.iinfo(apart.dtype).max  # equal to their owners: also equal to each other
         near = NearVector(apart, CLOSE, "difference")
         left = np.ones(len(rows), bool)
         for _ in range(ROUNDS):
@@ -200,13 +201,13 @@ def unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
     if not count:
         return []
     lacking = [str(each.path) for each in tables if each is not None and THUMBNAIL not in each.schema.names]
-    why, again = "differ in a part or have no thumbnail", ""
+    why, again = f"{'differs in a part or has' if count == 1 else 'differ in a part or have'} no thumbnail", ""
     if lacking:
         why = f"cannot be confirmed, as {' and '.join(lacking)} {'have' if len(lacking) > 1 else 'has'} no thumbnails"
         again = "score the images again, or "
     return [
         f"{counted(count, 'near copy is', 'near copies are')} kept until reviewed, which {why}: {again}view them with "
-        "curate review TABLE SUBSET; --finder with your own --threshold drops them"
+        "curate review TABLE SUBSET; --finder with a --threshold of 0.95 or lower drops them"
     ]
 
 
@@ -216,8 +217,8 @@ def different_note(count: int) -> list[str]:
         return []
     rows = counted(count, "row is kept whose signature is", "rows are kept whose signatures are")
     return [
-        f"{rows} close to another's, since a part of the image differs: --finder signature with your own --threshold "
-        "drops them"
+        f"{rows} close to another's, since a part of the image differs: --finder signature with a --threshold of 0.95 "
+        "or lower drops them"
     ]
 
 
