@@ -186,3 +186,10 @@ def test_columns_of_every_kind_are_shown_as_what_they_are_or_left_out(tmp_path):
     assert facts["overview"]["classes"]["shown"] == [["a", 6], ["b", 6]]
     assert facts["default_score"] is None
     assert any("the table has no score" in note for note in facts["overview"]["notes"])
+
+
+def test_a_page_in_its_folder_of_findings_is_refused_before_the_work(made, tmp_path):
+    refused = run(made / "scores.parquet", "--findings", tmp_path / "f", "-o", tmp_path / "f" / "report.html")
+    assert refused.exit_code == 1
+    assert "another place" in refused.output
+    assert not (tmp_path / "f").exists()

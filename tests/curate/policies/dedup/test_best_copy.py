@@ -341,3 +341,19 @@ def test_flat_images_are_not_compared_by_embedding(tiny_checkpoint, tmp_path):
 def _copy(table, folder):
     shutil.copy(table, folder / "copy.parquet")
     return folder / "copy.parquet"
+
+
+def test_equal_drawings_are_copies_though_another_has_nearly_their_thumbnail(tiny_checkpoint, tmp_path):
+    drawing = np.full((640, 640, 3), 255, np.uint8)
+    drawing[150:450, 150:180], drawing[300:330, 150:520], drawing[500:570, 230:450] = 0, 0, (200, 0, 0)
+    spots = drawing.copy()
+    for y in (480, 520, 560):
+        spots[y : y + 4, 480:484] = 253
+    (tmp_path / "p").mkdir()
+    Image.fromarray(drawing).save(tmp_path / "p" / "a.png", compress_level=0)
+    for level in (3, 6, 9):
+        Image.fromarray(spots).save(tmp_path / "p" / f"b{level}.png", compress_level=level)
+    table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
+    gone = {key for key, row in decided(table, tmp_path).items() if row["decision"] == "drop"}
+    assert len(gone) == 2
+    assert "a.png" not in gone
