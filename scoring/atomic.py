@@ -5,6 +5,7 @@ import glob
 import hashlib
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -98,7 +99,7 @@ def require_folder(out: Path) -> None:
         raise InputError(f"cannot write {out}: {PLACE_ERRORS[problem]}")
 
 
-class Atomic:
+class Atomic(ABC):
     """A file or folder that appears under its name complete or not at all: a context manager.
 
     Leaving a ``with`` block cleanly seals and publishes it, leaving it by an exception removes it; or call ``seal``,
@@ -115,17 +116,17 @@ class Atomic:
     temporary: Path
     _held: int  # closed last, which unlocks the temporary
 
+    @abstractmethod
     def seal(self) -> None:
         """Flush to disk and close; what is complete keeps its temporary name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_name(self) -> None:
         """Take the final name, after ``seal``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def discard(self) -> None:
         """Remove the temporary name; the final name is not touched."""
-        raise NotImplementedError
 
     def publish(self) -> None:
         """Seal and rename; a name taken in the meantime is refused unless ``overwrite``."""

@@ -205,10 +205,8 @@ def _all_steps(
                 of_epoch.add({**measures, GRADIENT: norm})
             now, last = time.monotonic(), step + 1 == steps
             if monitor.course is not None and index + 1 == per_epoch:
-                means = of_epoch.means()
-                _report_epoch(
-                    Epoch(step + 1, epoch + 1, config.epochs, rate, means, model, done.earlier), monitor.course
-                )
+                ended = Epoch(step + 1, epoch + 1, config.epochs, rate, of_epoch.means(), model, done.earlier)
+                _report_epoch(ended, monitor.course)
                 set_mode(config, model, method)
             if ranks.is_first() and (last or keeper.is_due(now)):
                 batch.add_remote_failures()

@@ -123,8 +123,7 @@ def write_outputs(
     """Stream all columns, write every table, check the counts, then rename all files together.
 
     Args:
-        decided: the decisions
-    .
+        decided: the decisions.
         outputs: their names.
         facts: of the receipt, in addition to the counts.
         states: of the files of every input table, before it was read.

@@ -225,8 +225,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     Args:
         table: with embeddings.
         request: with its parameters.
-        verdicts: decisions of reviewers: labels that they confirmed or changed are correct, and used as such for other
-            rows.
+        verdicts: of reviewers; the labels that they confirmed or changed are used as correct for other rows.
 
     Raises:
         InputError: for a table without embeddings, a missing column or one of lists, uninformative labels, or verdicts

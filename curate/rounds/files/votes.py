@@ -172,8 +172,7 @@ def label_table(votes: RoundVotes, rounds: dict[str, int], arms: dict[str, str])
     """Return one row for each key whose label was imported.
 
     Args:
-        votes: all votes
-    .
+        votes: all votes.
         rounds: key -> round in which it was sent out.
         arms: key -> arm: strategy, control or holdout.
 

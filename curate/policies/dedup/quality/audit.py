@@ -64,8 +64,7 @@ def pair_of_each_row(links: Links, place: NDArray[np.int64], *, higher: bool = T
     ``draw_pairs``).
 
     Args:
-        links: P pairs
-    .
+        links: P pairs.
         place: rank of each row in the order of keeping, shape (N,).
         higher: whether larger values are more similar.
 
