@@ -62,7 +62,7 @@ def run_report(options: ReportOptions) -> Report:
     if not options.overwrite and (paths := [path for path in (where, review) if path is not None]):
         undo_unfinished(paths)
     if where is not None and review is not None and review.resolve() in (where.resolve(), *where.resolve().parents):
-        raise InputError(f"{where} is in {review}, which is written as a whole; choose another place for the page")
+        raise InputError(f"the page cannot be in the folder of findings, or be it, got {where}; choose another place")
     if where is not None:
         _check_out(where, overwrite=options.overwrite)
     if review is not None:
