@@ -238,7 +238,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> NoReturn:
-    raise Ended(number)
+    """End the command; the same signal again ends the process at once, without a traceback."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt if number == signal.SIGINT else Ended(number)
 
 
 def _prepare_streams() -> None:
@@ -257,11 +259,8 @@ def main() -> None:
     """Run the command line; the entry point of ``curate``."""
     _prepare_streams()
     with suppress(ValueError):  # only the main thread handles signals
-        for name in ENDED:
-            number = getattr(signal, name, None)
-            if (
-                number is not None and signal.getsignal(number) is signal.SIG_DFL
-            ):  # keep signals ignored that nohup ignores
+        for number in (getattr(signal, name) for name in ("SIGINT", *ENDED) if hasattr(signal, name)):
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):  # nohup ignores some
                 signal.signal(number, _on_signal)
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # waiting threads sleep, which saves a sixth of the time of `clean`
     sys.meta_path.insert(0, NoPandas())
@@ -277,5 +276,5 @@ def main() -> None:
     finally:
         with suppress(ValueError):
             for number in signal.valid_signals():  # at the exit, one ends the process without a traceback
-                if signal.getsignal(number) in (_on_signal, signal.default_int_handler):
+                if signal.getsignal(number) is _on_signal:
                     signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,6 @@
 """The parts of an export format: writing rows in parts, joining them, and reading labels back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ import pyarrow as pa
 from curate.exporting.labels import ExpectedRows, Labels
 from curate.exporting.names import FileNames, folder_names
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.rows import Rows
+from curate.exporting.rows import Rows, is_plain
 from curate.exporting.shards import Shard
 from curate.exporting.sides import TRAIN, Sides
 from curate.tables.classes import NO_CLASSES, ClassList
@@ -146,6 +146,7 @@ class Format:
         out: what is exported, for display.
         back: what is read back, for display; nothing by default.
         read: reads labels from files; None if not supported.
+        takes: whether columns of an Arrow type can be exported.
         folder: whether the output is a folder.
         reads_images: whether images may be read, not only named.
         links: whether images are separate files, which can be links.
@@ -167,6 +168,7 @@ class Format:
     out: str
     back: str = "nothing"
     read: Read | None = None
+    takes: Callable[[pa.DataType], bool] = is_plain
     folder: bool = False
     reads_images: bool = False
     links: bool = False

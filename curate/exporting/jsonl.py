@@ -7,12 +7,12 @@ import pyarrow as pa
 from curate.columns import LABEL
 from curate.exporting.contract import LINES, Format, Plan, lines_alone
 from curate.exporting.parts import Part
-from curate.exporting.rows import Rows, holds_bytes, json_texts
+from curate.exporting.rows import Rows, is_json, json_texts
 
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write one line per row."""
-    columns = {each.name: json_texts(rows.table[each.name]) for each in rows.table.schema if not holds_bytes(each.type)}
+    columns = {each.name: json_texts(rows.table[each.name]) for each in rows.table.schema}
     columns["key"] = json_texts(pa.chunked_array([rows.keys], pa.string()))
     if plan.label is not None:
         columns[LABEL] = json_texts(pa.chunked_array([rows.labels], pa.string()))
@@ -24,6 +24,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 JSONL = Format(
     part,
     lines_alone,
+    takes=is_json,
     out="one JSON object a line: key, uri, `label`, all columns, embeddings among them",
     suffix=".jsonl",
     load=("import polars; data = polars.read_ndjson({out})",),

@@ -12,7 +12,7 @@ from curate.columns import LABEL, URI
 from curate.exporting.contract import Format, Plan, nothing_more
 from curate.exporting.parts import Part
 from curate.exporting.row_images import ExportedImage, Lost
-from curate.exporting.rows import Rows
+from curate.exporting.rows import Rows, is_any
 from curate.exporting.sides import THEIR_NAMES, TRAIN
 
 IMAGE = "image"
@@ -105,6 +105,7 @@ def _passed_fields(plan: Plan) -> list[pa.Field]:
 PARQUET = Format(
     part,
     nothing_more,
+    takes=is_any,
     out="`data/train-00000-of-00012.parquet`, ...: the images inside as `image`, `label` as a ClassLabel, key, columns",
     folder=True,
     reads_images=True,

@@ -131,7 +131,7 @@ class Rows:
     def records(self, start: int, stop: int) -> list[dict[str, Any]]:
         """Return all columns except bytes of some rows as JSON values: NaN and infinity become null."""
         some = self.table.slice(start, stop - start)
-        columns = {field.name: json_values(some[field.name]) for field in some.schema if not holds_bytes(field.type)}
+        columns = {field.name: json_values(some[field.name]) for field in some.schema}
         return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
 
     def _values(self, column: str | None) -> list[Any]:
@@ -146,11 +146,16 @@ def is_plain(kind: pa.DataType) -> bool:
     return bool(numbers or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
 
 
-def holds_bytes(kind: pa.DataType) -> bool:
-    """Return whether a type contains bytes, also as a field of a struct; JSON has no bytes."""
+def is_json(kind: pa.DataType) -> bool:
+    """Return whether JSON can represent the values of a type: no bytes, also in no field of a struct."""
     if pa.types.is_struct(kind):
-        return any(holds_bytes(kind.field(i).type) for i in range(kind.num_fields))
-    return is_bytes(kind)
+        return all(is_json(kind.field(i).type) for i in range(kind.num_fields))
+    return not is_bytes(kind)
+
+
+def is_any(kind: pa.DataType) -> bool:
+    """Return True: Parquet represents the values of every type."""
+    return True
 
 
 def plain_value(value: object) -> Value | None:

@@ -222,16 +222,15 @@ def _exported_columns(
         if not take:
             raise InputError("--take: expected column names such as label,'kappa_*', got none; leave it out")
     chosen = columns_of(table, take, label)
-    if kind.read is None:
-        return chosen
-    plain = tuple(
-        name for name in chosen if is_plain(table.schema.field(name).type)
-    )  # tools cannot import vectors or bytes
-    lost = next((name for name in take if name in chosen and name not in plain), None)
+    taken = tuple(name for name in chosen if kind.takes(table.schema.field(name).type))
+    lost = next((name for name in take if name in chosen and name not in taken), None)
     if lost is not None:
         kind_of = table.schema.field(lost).type
-        raise InputError(f"--take: expected text or numbers in the column {lost!r}, got {kind_of}; leave it out")
-    return plain
+        raise InputError(
+            f"--take: this format cannot contain {kind_of}, the type of the column {lost!r}; leave it out, or use "
+            "--to parquet"
+        )
+    return taken
 
 
 def _file_names(kind: Format, per: str | None, encoding: Encoding | None) -> FileNames:

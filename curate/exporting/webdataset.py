@@ -6,7 +6,7 @@ from typing import Any
 from curate.columns import KEY, LABEL, URI
 from curate.exporting.contract import Format, Plan, nothing_more
 from curate.exporting.parts import HashedFile, Part
-from curate.exporting.rows import RECORD_STEP, Rows
+from curate.exporting.rows import RECORD_STEP, Rows, is_json
 from curate.manifest.text import to_json
 
 BLOCK = tarfile.BLOCKSIZE
@@ -50,6 +50,7 @@ def _add(tar: HashedFile, name: str, data: bytes) -> None:
 WEBDATASET = Format(
     part,
     nothing_more,
+    takes=is_json,
     out="`shard-000000.tar`, ... with `NUMBER.jpg` and `NUMBER.json` a row: key, `label` and columns",
     folder=True,
     reads_images=True,

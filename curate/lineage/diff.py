@@ -24,7 +24,7 @@ from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.chain import Link, links, receipt_of
+from curate.policies.chain import Link, links, receipt_of, subset_at
 from curate.policies.findings import VerificationResult
 from curate.policies.moved import Searched
 from curate.policies.receipts import receipt_beside
@@ -223,6 +223,7 @@ diff = callable_of(DiffOptions, run_diff)
 
 def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
     """Return the subset at a path, and the steps that led to it."""
+    path = subset_at(path)
     if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):
         return open_table(path, require=[KEY]), []
     steps = list(links(receipt_of(path), Searched(path.parent, tuple(map(Path, roots)))))[::-1]

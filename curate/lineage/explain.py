@@ -12,7 +12,7 @@ from curate.lineage.options import ExplainOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.chain import Link, links, links_after, receipt_of
+from curate.policies.chain import Link, links, links_after, receipt_of, subset_at
 from curate.policies.moved import Searched
 from curate.policies.outcomes import OUTCOMES
 from curate.policies.receipts import receipt_beside
@@ -128,6 +128,7 @@ def _check(keys: Sequence[str]) -> None:
 
 def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
     """Return the scored table, and the steps after it."""
+    table = subset_at(table)
     searched = Searched(table.parent, tuple(map(Path, roots)))
     if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
         steps = list(links(receipt_of(table), searched))[::-1]

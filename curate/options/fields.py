@@ -10,13 +10,16 @@ from curate.options.values import white_of
 Table = Annotated[
     str | Path,
     Option(
-        "Scored table: a Parquet file, or a folder of part-*.parquet; here, or s3://, gs:// or hf://.",
+        "Scored table: a Parquet file, or a folder of part-*.parquet or of curate clean; here, or s3://, gs:// or hf://.",
         path="table",
         argument=True,
     ),
 ]
 LocalTable = Annotated[
-    str | Path, Option("Scored table: a Parquet file, or a folder of part-*.parquet.", path="local", argument=True)
+    str | Path,
+    Option(
+        "Scored table: a Parquet file, or a folder of part-*.parquet or of curate clean.", path="local", argument=True
+    ),
 ]
 Announce = Annotated[Callable[[str], None], Note("Called with a line on what is about to happen.")]
 Apply = Annotated[str | Path | None, shared("--apply", path="output")]

@@ -20,7 +20,7 @@ from curate.policies.receipts import (
     step_beside,
 )
 from curate.policies.seal import read_json
-from curate.tables.table import Table, open_table
+from curate.tables.table import CLEANED, Table, open_table
 from scoring.errors import InputError
 
 MOST = 50  # maximal number of receipts in a chain
@@ -76,8 +76,18 @@ class Link:
         return self.path.with_name(entry["file"]) if entry else None
 
 
+def subset_at(path: AnyPath) -> AnyPath:
+    """Return the subset in a folder of ``curate clean``; another path as it is."""
+    return path / CLEANED if isinstance(path, Path) and (path / CLEANED).is_file() else path
+
+
 def receipt_of(path: AnyPath) -> AnyPath:
-    """Return the receipt at a path: a receipt, or next to a subset or decisions; InputError for a table without one."""
+    """Return the receipt at a path: a receipt, or next to a subset (also of ``curate clean``) or decisions.
+
+    Raises:
+        InputError: for a table without a receipt.
+    """
+    path = subset_at(path)
     if path.suffix != ".parquet" or not path.is_file():
         return path
     beside = receipt_beside(path)

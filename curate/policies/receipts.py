@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from curate.manifest.store_path import AnyPath, StorePath, path_to_read
 from curate.policies.seal import FORMAT, check_seal, read_json, sealed
 from curate.tables.digests import HASH
-from curate.tables.table import CLEANED, Table
+from curate.tables.table import Table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
@@ -149,8 +149,6 @@ def read_step(path: str | AnyPath) -> dict[str, Any]:
     """Read and check the receipt of a policy, or of an applied calibration; InputError as ``read_receipt``."""
     path = path_to_read(path)
     if not path.is_file():
-        if isinstance(path, Path) and receipt_beside(path / CLEANED).is_file():
-            raise InputError(f"{path} is a folder of curate clean; pass its receipt: {receipt_beside(path / CLEANED)}")
         if isinstance(path, Path) and (path / ROUNDS).is_file():
             raise InputError(f"{path} is a folder of rounds; derive its batches again with curate verify")
         raise InputError(f"expected a receipt (NAME.receipt.json) or a folder of rounds, got {path}; check the name")

@@ -8,7 +8,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.manifest.store_path import AnyPath
-from curate.policies.chain import Link, links, receipt_of
+from curate.policies.chain import Link, links, receipt_of, subset_at
 from curate.policies.moved import Searched
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
@@ -105,10 +105,11 @@ def _chain(receipt: AnyPath, table: Table) -> list[Link]:
 
 def _receipts(path: Path) -> Iterable[AnyPath]:
     """Return the receipts for a path."""
-    if path.is_dir() and not (path / PIPELINE_RECEIPT).is_file():
+    is_folder = path.is_dir() and subset_at(path) == path
+    if is_folder and not (path / PIPELINE_RECEIPT).is_file():
         raise InputError(f"expected what a policy wrote (NAME.parquet or NAME.receipt.json), got the folder {path}")
-    if path.is_dir() or path.name == PIPELINE_RECEIPT:
-        folder = path if path.is_dir() else path.parent
+    if is_folder or path.name == PIPELINE_RECEIPT:
+        folder = path if is_folder else path.parent
         for _, outputs in read_pipeline_receipt(folder / PIPELINE_RECEIPT):
             receipts = (folder / name for name in outputs if name.endswith(RECEIPT) and (folder / name).is_file())
             yield from (path for path in receipts if not is_applied(read_step(path)))

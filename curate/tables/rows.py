@@ -32,12 +32,12 @@ class Numbers:
     Attributes:
         values: shape (N,); undefined if not ``valid``.
         valid: shape (N,) bool: neither null nor NaN.
-        places: number of decimal places; None for other numbers.
+        is_decimal: whether the column holds decimals.
     """
 
     values: NDArray[Any]
     valid: NDArray[np.bool_]
-    places: int | None = None
+    is_decimal: bool = False
 
 
 @dataclass(frozen=True)
@@ -354,7 +354,7 @@ class _Reading:
 
 def _room(n: int, kind: pa.DataType) -> Numbers:
     if pa.types.is_decimal(kind):
-        return Numbers(np.zeros(n), np.zeros(n, bool), kind.scale)
+        return Numbers(np.zeros(n), np.zeros(n, bool), is_decimal=True)
     return Numbers(np.zeros(n, np.float32 if pa.types.is_float16(kind) else numpy_type(kind)), np.zeros(n, bool))
 
 

@@ -257,7 +257,7 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
     """Open a Parquet file, or a folder of ``part-*.parquet``; only footers are read.
 
     Args:
-        path: of a file or folder, on a disk or by URL in a store.
+        path: of a file or folder, on a disk or by URL in a store; a folder of ``curate clean`` stands for its subset.
         require: required columns, such as ``["key"]``.
         embedding: user column to read as ``embedding``; see ``Table.by``.
 
@@ -268,7 +268,8 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
     if not str(path):
         raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; pass a table")
     path = path_to_read(path)
-    table = Table(path, _stored_files(path) if isinstance(path, StorePath) else _local_files(path))
+    files = _stored_files(path) if isinstance(path, StorePath) else _local_files(path)
+    table = Table(path / CLEANED if files == [path / CLEANED] else path, files)
     table.require(require)
     return table.by(embedding)
 
@@ -290,7 +291,7 @@ def _local_files(path: Path) -> list[Path]:
     if files := sorted(path.glob(PART_FILES)):
         return files
     if (path / CLEANED).is_file():
-        raise InputError(f"expected a table, and {path} is a folder of curate clean; pass its table: {path / CLEANED}")
+        return [path / CLEANED]
     if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
         raise InputError(f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet")
     raise InputError(f"expected {PART_FILES} in the folder {path}, got none; pass a table that curate wrote")

@@ -1,6 +1,7 @@
 """Rules on columns: a minimum, a maximum, and a condition."""
 
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, ClassVar, Self
@@ -10,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.filter.rule import Reasons, Rule, RuleArguments, RuleResult, Ruling, ScoreRule
+from curate.tables.arrays import EXACT_DIGITS
 from curate.tables.needs import Needs
 from curate.tables.number_texts import exact_number
 from curate.tables.rows import Rows
@@ -59,8 +61,8 @@ class BoundRule(ScoreRule):
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         column = table_rows.exact[self.column]
         values, valid = column.values[rows], column.valid[rows]
-        cut = _in_type(self.parsed, values.dtype, column.places, up=self.high)
-        is_float = np.issubdtype(values.dtype, np.floating) and column.places is None
+        cut = _in_type(self.parsed, values.dtype, column.is_decimal, up=self.high)
+        is_float = np.issubdtype(values.dtype, np.floating) and not column.is_decimal
         shown = float(cut) if is_float else _to_float(self.parsed)
         return Ruling((values >= cut if self.high else values <= cut) & valid, valid, np.array([shown]))
 
@@ -89,13 +91,13 @@ class Maximum(BoundRule):
     words: ClassVar[tuple[str, str, str]] = ("at most", "above", "maximum")
 
 
-def _in_type(bound: Fraction, kind: np.dtype, places: int | None, *, up: bool) -> Any:
-    """Return a bound in the precision of the column, or a decimal's places: ``--min 0.1`` keeps a float32 0.1."""
+def _in_type(bound: Fraction, kind: np.dtype, is_decimal: bool, *, up: bool) -> Any:
+    """Return a bound in the precision of the column, or in a decimal's digits: ``--min 0.1`` keeps a float32 0.1."""
     if np.issubdtype(kind, np.integer):
         return ceil(bound) if up else floor(bound)
-    if places is not None:
-        unit = Fraction(10) ** -places
-        bound = (ceil(bound / unit) if up else floor(bound / unit)) * unit
+    if is_decimal:
+        digits = Context(prec=EXACT_DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+        bound = Fraction(digits.divide(Decimal(bound.numerator), Decimal(bound.denominator)))
     with np.errstate(over="ignore"):
         return kind.type(_to_float(bound))
 

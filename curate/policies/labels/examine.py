@@ -76,7 +76,7 @@ class LabelsRequest(Request):
         if not self.label and self.labelled is None:
             raise InputError(
                 "expected a column of labels, got none; choose it with --label COLUMN, or a file of them with "
-                "--labelled"
+                "--labelled; curate score --label-from-folder makes one of class folders"
             )
         if len(self.label) > 1 and self.labelled is not None:
             raise InputError(

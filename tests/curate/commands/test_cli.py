@@ -202,3 +202,19 @@ def test_a_signal_at_the_exit_ends_a_command_without_a_traceback(number):
     )
     ended = subprocess.run([sys.executable, "-c", script, str(int(number)), "info"], cwd=ROOT, capture_output=True)
     assert (ended.returncode, ended.stderr) == (-number, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_command_that_is_ending(number):
+    script = (
+        "import signal, sys, typer\n"
+        "from curate import cli\n"
+        "def command():\n"
+        "    try:\n        signal.raise_signal(int(sys.argv.pop()))\n"
+        "    finally:\n        print('ending', flush=True)\n        signal.raise_signal(number)\n"
+        "number = int(sys.argv[-1])\n"
+        "cli.command_line = lambda names: cli.user_errors(command)\n"
+        "cli.main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(int(number))], cwd=ROOT, capture_output=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-number, b"ending\n", b"")

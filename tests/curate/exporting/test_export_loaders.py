@@ -49,6 +49,7 @@ def workdir(tmp_path, monkeypatch):
         "votes": pa.array([None, *range(N - 1)], pa.int64()),
         "status": ["ok", "missing"] + ["ok"] * (N - 2),
         "embedding": pa.FixedSizeListArray.from_arrays(pa.array(embedding.ravel()), 2),
+        "thumbnail": pa.array([bytes([number]) * 4 for number in range(N)], pa.binary(4)),
     }
     pq.write_table(pa.table(columns), "t.parquet")
     return tmp_path
@@ -272,6 +273,9 @@ def test_a_few_columns_go_along_where_they_are_named(workdir):
         ("folder", {"shard": "5"}, "--shard is for formats of shards, and folder has none"),
         ("folder", {"null": True}, "--null is for paths, not for folder"),
         ("folder", {"per": "embedding"}, "expected text or numbers in the column 'embedding'"),
+        ("jsonl", {"take": "key,thumbnail"}, "cannot contain fixed_size_binary[4], the type of the column 'thumbnail'"),
+        ("webdataset", {"take": "thumbnail"}, "'thumbnail'"),
+        ("folder", {"take": "embedding"}, "'embedding'"),
         ("webdataset", {"per": "label"}, "--per is for formats with folders"),
         ("webdataset", {"link": "hard"}, "--link is for formats whose images are files"),
         ("webdataset", {"shard": "0"}, "--shard: expected a number of images, or of bytes such as 500MB"),

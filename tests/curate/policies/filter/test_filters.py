@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curate.policies.filter.amounts import DropBottom, KeepTop
@@ -194,8 +194,9 @@ def decimals(values, kind):
 @given(
     st.sampled_from([pa.decimal128(10, 2), pa.decimal128(15, 8), pa.decimal128(38, 20), pa.decimal256(60, 30)]),
     st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=20),
-    st.sampled_from(["0", "1e-30", "-1e-30"]),
+    st.sampled_from(["0", "1e-30", "-1e-30", "1e-17", "-1e-17"]),
 )
+@example(pa.decimal128(38, 20), [1], "-1e-30")  # more digits than a float64 can tell apart
 def test_decimals_compare_as_decimals(kind, hundredths, apart):
     values = [Decimal(number) / 100 for number in hundredths]
     scores, bound = decimals(values, kind), values[0] + Decimal(apart)
