@@ -16,6 +16,22 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none", str: "text"}
 
 
+def require_between(option: str, value: float | None, least: float, most: float | None = None, hint: str = "") -> None:
+    """Raise InputError for a number below ``least`` or above ``most``; None is accepted.
+
+    ``option`` names it as typed, and ``hint`` says what to do.
+    """
+    if value is None or (value >= least and (most is None or value <= most)):
+        return
+    bounds = f"at least {least:,}" if most is None else f"between {least:,} and {most:,}"
+    raise InputError(f"{option} must be {bounds}, got {value:,}{hint and '; '}{hint}")
+
+
+def require_seed(seed: int) -> None:
+    """Raise InputError for a seed that is not in [0, 2^31)."""
+    require_between("--seed", seed, 0, 2**31 - 1, "choose another")
+
+
 def parse_settings(texts: Iterable[str], *, flag: str = "--set", example: str = "bandwidth=0.4") -> dict[str, str]:
     """Return the values typed as NAME=VALUE by name, stripped of spaces.
 

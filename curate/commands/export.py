@@ -1,9 +1,7 @@
 """``curate export``: a subset for another tool."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from curate.commands import options
 from curate.commands.declared import command_of
@@ -14,16 +12,6 @@ from curate.exporting.options import ExportOptions
 
 if TYPE_CHECKING:
     from curate.exporting.subset import ExportResult
-
-Encode = Annotated[
-    str | None,
-    typer.Option(
-        "--encode",
-        help="Encode images again: jpeg, png, webp, jpeg:QUALITY or webp:QUALITY.",
-        metavar="KIND",
-        show_default=False,
-    ),
-]
 
 
 @command_of(ExportOptions)

@@ -1,14 +1,41 @@
-"""The contract of an engine, and the resources that it may use of a cluster."""
+"""The request of a scoring run, the contract of an engine, and the resources that it may use of a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curate.engines.settings import ScoreSettings
 from scoring.errors import InputError
+from scoring.settings import require_between
 
 if TYPE_CHECKING:
+    from curate.engines.options import ScoreOptions
     from curate.engines.run import ScoreRun
+    from curate.manifest import SourceOptions
+    from curate.manifest.store_path import AnyPath
+    from curate.tables.table import Table
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """The request of a scoring run.
+
+    Attributes:
+        options: as given; the other fields are derived from them.
+        out: path of the table.
+        model: a shipped model's name, or a checkpoint.
+        reading: how the source is read.
+        retry: statuses of the rows that are read again.
+        table: at ``out``, to which rows are added; None for a new table.
+    """
+
+    options: "ScoreOptions"
+    out: "AnyPath"
+    model: str | Path
+    reading: "SourceOptions"
+    retry: frozenset[str]
+    table: "Table | None" = None
 
 
 @dataclass(frozen=True)
@@ -28,8 +55,7 @@ class Cluster:
     def __post_init__(self) -> None:
         if self.address is not None and not self.address:
             raise InputError("expected --engine ray:auto, ray:HOST:PORT or ray:ray://HOST:PORT, got no address")
-        if self.actors is not None and self.actors < 1:
-            raise InputError(f"--actors must be at least 1, got {self.actors}")
+        require_between("--actors", self.actors, 1)
         if self.num_gpus is not None and not 0 < self.num_gpus <= 1:
             raise InputError(f"--num-gpus must be above 0 and at most 1: an actor uses one GPU; got {self.num_gpus}")
 

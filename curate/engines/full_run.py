@@ -11,7 +11,7 @@ import torch
 from curate.counted import counted
 from curate.engines.adding.run import ADDITIONS
 from curate.engines.adding.settings import request_of
-from curate.engines.contract import Engine
+from curate.engines.contract import Engine, ScoreRequest
 from curate.engines.finished import (
     clear,
     commit_rest,
@@ -27,7 +27,6 @@ from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
 from curate.engines.out_path import holds_scores
 from curate.engines.output import publish
-from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.settings import TEMPORARY, ScoreSettings
@@ -75,7 +74,9 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
         if not again:
             return _complete_result(setup, table)
     if opened.device.type == "cpu" and not engine.elsewhere:
-        announce(_on_cpu(opened))
+        by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
+        how = f"{torch.get_num_threads()} threads, {opened.runner.precision}{by}"
+        announce(f"running on the CPU ({how}): no GPU is used")
     metadata = _metadata(opened, settings, request_of(request.model, request.reading))
     started = time.monotonic()
     with work:
@@ -89,7 +90,9 @@ def score_listed(manifest: Manifest, request: ScoreRequest, engine: Engine, even
         parts, metadata = _begin_run(setup, metadata, again, table)
         run = setup.score(engine, events, parts, metadata)
         with model_threads(metadata):
-            notes = _publish_run(run, setup, overwrite=overwrite or bool(again))
+            notes = publish(setup, run.parts, overwrite=overwrite or bool(again))
+            notes += _outside_warning(out, opened.fit)
+            notes += white_notes(run.parts.values(), settings.white or WHITE)
     return _result(setup, run, time.monotonic() - started, notes)
 
 
@@ -116,18 +119,6 @@ def _sampled_white(manifest: Manifest, options: ScoreOptions) -> int:
     for line in sampled.words():
         options.announce(line)
     return sampled.white
-
-
-def _on_cpu(opened: Opened) -> str:
-    by = "" if opened.runner.backend == TORCH else f", by {opened.runner.backend}"
-    return f"running on the CPU ({torch.get_num_threads()} threads, {opened.runner.precision}{by}): no GPU is used"
-
-
-def _publish_run(run: ScoreRun, setup: RunSetup, *, overwrite: bool) -> list[str]:
-    """Write the table of a complete run, and return notes for the user."""
-    notes = publish(setup, run.parts, overwrite=overwrite)
-    outside = _outside_warning(setup.request.out, setup.opened.fit)
-    return [*notes, *outside, *white_notes(run.parts.values(), setup.settings.white or WHITE)]
 
 
 def _metadata(opened: Opened, settings: ScoreSettings, request: dict[str, Any]) -> dict[str, Any]:
@@ -167,16 +158,13 @@ def _outside_warning(out: Path | StorePath, fit: DatasetFit | None) -> list[str]
 
 
 def _result(setup: RunSetup, run: ScoreRun, seconds: float, notes: list[str]) -> ScoreResult:
-    statuses = Counter[str]()
-    for part in run.parts.values():
-        statuses.update(part.statuses)
+    statuses = sum((Counter(part.statuses) for part in run.parts.values()), Counter[str]())
     step = min(part.step for part in run.parts.values())
-    shrunk = f"memory ran out, and batches went through the device {step} images at a time"
-    passing = sum(statuses[status] for status in TEMPORARY)
-    again = (
-        f"{counted(passing, 'row')} failed for a temporary reason ({', '.join(sorted(TEMPORARY))}): repeat the command"
-    )
-    notes = [*([shrunk] if step < setup.opened.batch_size else []), *notes, *([again] if passing else [])]
+    if step < setup.opened.batch_size:
+        notes = [f"memory ran out, and batches went through the device {step} images at a time", *notes]
+    if passing := sum(statuses[status] for status in TEMPORARY):
+        kinds = ", ".join(sorted(TEMPORARY))
+        notes = [*notes, f"{counted(passing, 'row')} failed for a temporary reason ({kinds}): repeat the command"]
     return setup.result(statuses, run.resumed, seconds, notes)
 
 

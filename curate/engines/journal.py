@@ -13,6 +13,7 @@ from typing import Any, Self
 from curate.columns import OK
 from curate.engines.settings import refuse_difference
 from curate.manifest.store_path import StorePath
+from curate.manifest.text import json_object
 from scoring.atomic import AtomicFile, place_errors, sync_folder
 from scoring.atomic_folder import exchange
 from scoring.errors import InputError
@@ -82,12 +83,8 @@ def journal_lines(path: Path) -> list[dict[str, Any]]:
 
 def parsed_run(data: bytes) -> dict[str, Any] | None:
     """Return the content of `run.json`, or None if it is incomplete."""
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    is_complete = isinstance(value, dict) and all(isinstance(value.get(k), dict) for k in ("fingerprint", "metadata"))
-    return value if is_complete else None
+    value = json_object(data) or {}
+    return value if all(isinstance(value.get(name), dict) for name in ("fingerprint", "metadata")) else None
 
 
 class WorkFolder(HeldFolder):

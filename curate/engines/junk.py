@@ -11,9 +11,9 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from curate.columns import EMBEDDING, QUALITY, QUALITY_COLUMNS
+from curate.columns import EMBEDDING
 from curate.engines.settings import ScoreSettings
-from curate.tables.arrays import numbers_of
+from curate.tables.arrays import numbers_of, quality_values
 from curate.tables.dataset import Dataset, log_odds_of, sample_of
 from curate.tables.in_order import in_order
 from curate.tables.table import Table, embedding_matrix
@@ -94,9 +94,8 @@ def find_junk(dataset: Dataset, table: Table, corrupter: Corrupter) -> Junk:
     place = dataset.rows.place[dataset.at]
     of_images = probability[place[dataset.copies.unique]]
     probability[place] = of_images[dataset.copies.place]  # duplicates get the value of the first
-    return Junk(
-        classifier, probability, {**about, "classifier": to_json(classifier)}, [_junk_note(trained, probability)]
-    )
+    about |= {"classifier": to_json(classifier)}
+    return Junk(classifier, probability, about, [_junk_note(trained, probability)])
 
 
 def judge(classifier: JunkClassifier, table: Table) -> NDArray[np.float32]:
@@ -154,9 +153,8 @@ class _Copies:
 def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) -> _Copies:
     """Corrupt and score the images of some rows."""
     runner = corrupter.runner
-    size = (
-        corrupter.settings.batch_size or BATCH_SIZE[runner.device.type]
-    )  # as in the run: a part may bound the batch size
+    # as in the run: a part may bound the batch size
+    size = corrupter.settings.batch_size or BATCH_SIZE[runner.device.type]
     images, kinds, qualities = list[int](), list[str](), list[Quality | None]()
     pending, batch = list[Pending](), list[Pixels]()
 
@@ -177,9 +175,7 @@ def _scored_copies(corrupter: Corrupter, rows: Sequence[int], per_image: int) ->
     scores = [batch.result() for batch in pending]
     columns = {name: np.concatenate([each.columns[name] for each in scores]) for name in runner.columns if scores}
     if corrupter.settings.quality:
-        for name in QUALITY_COLUMNS:
-            values = [getattr(quality, name.removeprefix(QUALITY)) for quality in qualities]
-            columns[name] = np.array([np.nan if value is None else value for value in values], np.float64)
+        columns |= quality_values(qualities)
     nothing = np.zeros((0, runner.model.embedding_width), np.float32)
     seen = JunkInputs(columns, np.concatenate([nothing, *(each.embedding for each in scores)]).astype(np.float16))
     order = np.argsort(images, kind="stable")  # images arrive in reading order

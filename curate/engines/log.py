@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from curate.engines.journal import Part
+from curate.manifest.text import json_object
 from scoring.errors import InputError
 from scoring.system import APPEND, peak_memory
 from scoring.temporaries import make_folder
@@ -96,11 +97,7 @@ def _check(path: Path) -> bool:
             torn = file.read(1) != b"\n"
     except FileNotFoundError:
         return False
-    try:
-        value = json.loads(first)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict) or not {"time", "event", "run"} <= value.keys():
+    if not {"time", "event", "run"} <= (json_object(first) or {}).keys():
         raise InputError(f"--log {path} holds something else, and was not changed; choose another file")
     return torn
 

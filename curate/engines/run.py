@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from curate.columns import OK
 from curate.engines.job import Job, opened_job
@@ -85,7 +84,7 @@ class ScoreRun:
             raise ValueError(f"{span} has {span.stop - span.start} rows, its part {part.rows}")
         path = self._work.part(part.shard)
         until = time.monotonic() + seen_within
-        while not _has_size(path, part.n_bytes):
+        while not (path.is_file() and path.stat().st_size == part.n_bytes):
             if time.monotonic() >= until:
                 raise InputError(
                     f"expected {part.n_bytes:,} bytes at {path}, where a worker wrote them, got none or "
@@ -124,7 +123,3 @@ class ScoreRun:
 
     def _report_progress(self) -> None:
         self._report(ScoreProgress(self._seen, self._n_rows, self._failed, self.resumed))
-
-
-def _has_size(path: Path, n_bytes: int) -> bool:
-    return path.is_file() and path.stat().st_size == n_bytes

@@ -3,11 +3,10 @@
 from dataclasses import fields
 from pathlib import Path
 
-from curate.engines.contract import Cluster
+from curate.engines.contract import Cluster, ScoreRequest
 from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
 from curate.engines.out_path import check_out
-from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
 from curate.engines.settings import ScoreSettings, retried
 from curate.engines.table import ENGINES, engine_of
@@ -19,6 +18,7 @@ from curate.version import __version__
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from scoring.model_names import DEFAULT, with_weights
+from scoring.settings import require_between
 
 OF_ADD = ("check", "refit")  # options that need --add
 SETTING_OF = {"embedding": "dtype", "scorer": "scorers"}  # option -> its field of `ScoreSettings`, if named differently
@@ -52,8 +52,7 @@ def run_score(options: ScoreOptions) -> ScoreResult:
     for flag in OF_ADD:
         if getattr(options, flag) and not options.add:
             raise InputError(f"--{flag} is for --add, which scores what is new in the source of a table; add --add")
-    if options.workers is not None and options.workers < 1:
-        raise InputError(f"--workers must be at least 1, got {options.workers}")
+    require_between("--workers", options.workers, 1)
     again = retried(several(options.retry))
     ready = lookup(ENGINES, engine, kind="engine")
     check_out(out, options.source, overwrite=options.overwrite)

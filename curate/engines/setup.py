@@ -2,18 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
-from curate.engines.contract import Engine
+from curate.engines.contract import Engine, ScoreRequest
 from curate.engines.job import Job, Opened, model_threads, opened_job
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.log import RunLog, logged_parts
-from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.settings import ScoreSettings
@@ -83,15 +82,11 @@ class RunSetup:
 
         ``statuses`` counts the table's rows by status; ``resumed`` counts rows scored by an earlier run.
         """
-        opened = self.opened
-        device, precision, model = str(opened.device), opened.runner.precision, opened.card["digest"]
+        device, precision, model = str(self.opened.device), self.opened.runner.precision, self.opened.card["digest"]
         n_rows = sum(statuses.values())
         return ScoreResult(self.request.out, n_rows, dict(statuses), resumed, seconds, device, precision, model, notes)
 
     def nothing_done(self, table: Table, notes: list[str]) -> ScoreResult:
         """Return the result if the table is already complete."""
         statuses = Counter(status for batch in table.batches([STATUS]) for status in batch.column(0).to_pylist())
-        device, precision, model = (self.fingerprint[name] for name in ("device", "precision", "model"))
-        return ScoreResult(
-            self.request.out, table.n_rows, dict(statuses), table.n_rows, 0.0, device, precision, model, notes
-        )
+        return replace(self.result(statuses, table.n_rows, 0.0, notes), device=self.fingerprint["device"])

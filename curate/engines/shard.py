@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY, QUALITY_COLUMNS, SIGNATURE, THUMBNAIL
+from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY_COLUMNS, SIGNATURE, THUMBNAIL
 from curate.engines.settings import ScoreSettings
-from curate.tables.arrays import numbers_of
+from curate.tables.arrays import numbers_of, quality_values
 from curate.tables.dataset import column_array
 from curate.tables.signatures import signature_array
 from curate.tables.table import embedding_field
@@ -124,12 +124,8 @@ def _assemble(
         "error": column("error", pa.string()),
     }
     if settings.quality:
-        arrays |= {
-            name: pa.array(
-                [getattr(image.quality, name.removeprefix(QUALITY), None) for image in decoded], pa.float32()
-            )
-            for name in QUALITY_COLUMNS
-        }
+        measured = quality_values(image.quality for image in decoded)
+        arrays |= {name: pa.array(values, from_pandas=True).cast(pa.float32()) for name, values in measured.items()}
     width = runner.model.embedding_width
     matrix = np.concatenate([batch.embedding for batch in scored]) if scored else np.zeros((1, width), np.float32)
     if settings.dtype is not None:

@@ -122,18 +122,15 @@ def white_notes(parts: Iterable[Part], white: int) -> list[str]:
     n, highest = sum(part.deep for part in deep), max((part.highest for part in deep), default=0)
     better = white_for(highest)
     images = counted(n, "image is", "images are")
+    note = ""
     if n and highest > white:
-        return [
-            (
-                f"{images} of 16 bits, with values up to {highest:,}: values above {white:,} were clipped to "
-                f"white (the column error marks these images); score again with --white {better}"
-            )
-        ]
-    if n and better < white:
-        return [
-            (
-                f"{images} of 16 bits, and no value is above {highest:,} of {white:,}: all are nearly black; if "
-                f"they hold {better.bit_length()} bits, score again with --white {better}"
-            )
-        ]
-    return []
+        note = (
+            f"{images} of 16 bits, with values up to {highest:,}: values above {white:,} were clipped to "
+            "white (the column error marks these images)"
+        )
+    elif n and better < white:
+        note = (
+            f"{images} of 16 bits, and no value is above {highest:,} of {white:,}: all are nearly black; if "
+            f"they hold {better.bit_length()} bits"
+        )
+    return [f"{note}; score again with --white {better}"] if note else []

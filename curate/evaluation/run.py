@@ -10,16 +10,15 @@ from curate.evaluation.protocol import protocol_of
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import score_columns
 from curate.evaluation.subset.run import SubsetEvaluation, evaluate_subset
-from curate.evaluation.work import EvaluateSettings, EvaluationWork, runner_of
+from curate.evaluation.work import EvaluationWork, runner_of
 from curate.options.function import callable_of
-from curate.options.values import part_of, several
+from curate.options.values import several
 from curate.tables.table import open_table
 from scoring.errors import InputError
 from scoring.lookup import name_list
 
-OF_SCORES = (  # options without effect on a subset
-    *("column", "votes", "against", "degrade", "model", "repeats", "train", "probe", "set"),
-)
+# options without effect on a subset
+OF_SCORES = ("column", "votes", "against", "degrade", "model", "repeats", "train", "probe", "set")
 OF_SUBSETS = ("test", "seeds", "group", "network")
 
 
@@ -33,11 +32,11 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
         _refuse("--subset measures a subset, and no score", options, OF_SCORES)
         return evaluate_subset(open_table(options.table, embedding=options.embedding), options.subset, options)
     _refuse("it needs --subset", options, OF_SUBSETS)
-    settings, label, votes = part_of(EvaluateSettings, options), options.label, options.votes
+    label, votes = options.label, options.votes
     opened = open_table(options.table, embedding=options.embedding)
     if label is None and votes is None and options.labelled is not None:
         label = "label"
-    if label is None and votes is None and options.against is None and not settings.degrade:
+    if label is None and votes is None and options.against is None and not options.degrade:
         raise InputError(
             "expected something to measure against, got none; add --label, --votes, --against or --degrade "
             f"(columns of {opened.path}: {name_list(opened.schema.names, 'label')})"
@@ -52,15 +51,15 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
         raise InputError(f"--{'probe' if options.probe is not None else 'set'} needs --train; add --train TABLE")
     protocol = protocol_of(options.probe, options.set)
     chosen = several(options.column)
-    others = votes is not None or options.against is not None or settings.degrade
+    others = votes is not None or options.against is not None or options.degrade
     names, same_ranks = score_columns(opened, chosen, needed=options.train is None or bool(others))
     caveats = Caveats(same_ranks)
-    runner = runner_of(opened, options.model, settings, caveats) if settings.degrade else None
+    work = EvaluationWork(opened, options, caveats)
+    runner = runner_of(opened, options, caveats) if options.degrade else None
     if runner is not None:
         require_scores(runner, chosen)
-    work = EvaluationWork(opened, settings, options.announce, caveats)
     training = None if options.train is None else open_table(options.train, embedding=options.embedding)
-    work.begin(names, label, votes, open_labelled(options.labelled), training, protocol)
+    work.begin(names, label, open_labelled(options.labelled), training, protocol)
     if label is not None:
         work.measure_labels()
     if votes is not None:
@@ -68,7 +67,7 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
     if options.against is not None:
         work.measure_against(open_table(options.against), names)
     if runner is not None:
-        work.measure_degraded(runner, options.source, chosen)
+        work.measure_degraded(runner, chosen)
     return work.result()
 
 

@@ -1,8 +1,6 @@
 """The steps of one evaluation of score columns: rows, predictions, measures."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled, vote_counts
 from curate.evaluation.measures import Caveats, Floats
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.protocol import Protocol
 from curate.evaluation.results import Evaluation
 from curate.evaluation.rows import (
@@ -27,101 +26,64 @@ from curate.evaluation.rows import (
 )
 from curate.evaluation.squares import squares
 from curate.evaluation.trained import TrainingRows, judge_by, training_rows
+from curate.options.values import several
 from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
 from scoring.runner import Runner, select_device, select_precision
+from scoring.settings import require_between, require_seed
 
 MOST_REPEATS = 100_000
 FOLDS = 5  # folds of the linear classifier's cross-validation
+SETTINGS = ("repeats", "seed", "sample", "degrade", "device")  # that determine the numbers, for the result
 
 
-@dataclass(frozen=True)
-class EvaluateSettings:
-    """How to measure.
+def judge_table(table: Table, options: EvaluateOptions) -> tuple[MeasuredRows, correctness.Correctness]:
+    """Return the rows and the correctness of predictions on the same folds as ``evaluate``.
 
-    Attributes:
-        repeats: bootstrap resamples, and permutations of tests, >= 1.
-        seed: of folds, resamples, permutations, samples and corrupted images.
-        sample: number of measured rows, chosen by a hash of their keys; None for all.
-        degrade: number of images that are read again and corrupted; 0 for none.
-        device: that scores them.
+    ``certainty_of`` gives the certainty by every column. Raises InputError as ``evaluate`` does; also if there are no
+    embeddings to predict from.
     """
-
-    repeats: int = 1000
-    seed: int = 0
-    sample: int | None = None
-    degrade: int = 0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.repeats <= MOST_REPEATS:
-            raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {self.repeats}; 1000 is usual")
-        if self.sample is not None and self.sample < FEWEST_ROWS:
-            raise InputError(f"--sample must be at least {FEWEST_ROWS} rows, got {self.sample}; choose more")
-        if self.degrade and self.degrade < FEWEST_ROWS:
-            raise InputError(f"--degrade must be at least {FEWEST_ROWS} images, got {self.degrade}; choose more")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
-
-
-@dataclass(frozen=True)
-class JudgedPredictions:
-    """Correctness of predictions, and certainty by every column, of N rows with a label, scores and an embedding.
-
-    ``certainty`` maps a column to values of shape (N,), higher is more certain; with rank average and class entropy.
-    """
-
-    rows: MeasuredRows
-    correctness: correctness.Correctness
-    certainty: dict[str, Floats]
-
-
-def judge_table(
-    table: Table,
-    label: str,
-    *,
-    labelled: str | Path | None,
-    column: Sequence[str],
-    settings: EvaluateSettings,
-    announce: Callable[[str], None],
-) -> JudgedPredictions:
-    """Return the correctness of predictions on the same rows and folds as ``evaluate``.
-
-    Raises:
-        InputError: as ``evaluate``; also if there are no embeddings to predict from.
-    """
-    names, same_ranks = score_columns(table, column)
-    work = EvaluationWork(table, settings, announce, Caveats(same_ranks))
-    work.begin(names, label, None, open_labelled(labelled))
+    names, same_ranks = score_columns(table, several(options.column))
+    work = EvaluationWork(table, options, Caveats(same_ranks))
+    work.begin(names, options.label, open_labelled(options.labelled))
     work.judge()
     if work.correctness is None:
         raise InputError(f"--label: nothing can be predicted: {work.result_.caveats.without_embeddings}")
-    return JudgedPredictions(work.rows, work.correctness, work.certainty())
+    return work.rows, work.correctness
+
+
+def certainty_of(rows: MeasuredRows, known: correctness.Correctness | None) -> dict[str, Floats]:
+    """Return every column to measure, shape (N,), higher is more certain, and the class entropy if there are labels."""
+    if known is None or known.class_entropy is None:
+        return dict(rows.certainty)
+    return {**rows.certainty, correctness.CLASS_ENTROPY: -known.class_entropy}
 
 
 class EvaluationWork:
-    """One evaluation of score columns, step by step."""
+    """One evaluation of score columns, step by step; InputError for options out of range."""
 
-    def __init__(
-        self, table: Table, settings: EvaluateSettings, announce: Callable[[str], None], caveats: Caveats
-    ) -> None:
-        self.table, self.settings, self.announce = table, settings, announce
+    def __init__(self, table: Table, options: EvaluateOptions, caveats: Caveats) -> None:
+        require_between("--repeats", options.repeats, 1, MOST_REPEATS, "1000 is usual")
+        require_between("--sample", options.sample, FEWEST_ROWS, hint="choose more rows")
+        require_between("--degrade", options.degrade or None, FEWEST_ROWS, hint="choose more images")
+        require_seed(options.seed)
+        self.table, self.options, self.announce = table, options, options.announce
         self.result_ = Evaluation(str(table.path), table.n_rows, 0, {}, [], caveats=caveats)
-        self.common: dict[str, Any] = {"repeats": settings.repeats, "seed": settings.seed}
+        self.common: dict[str, Any] = {"repeats": options.repeats, "seed": options.seed}
         self.correctness: correctness.Correctness | None = None
 
     def begin(
         self,
         names: Sequence[str],
         label: str | None,
-        votes: str | None,
         labelled: LabelledFile | None,
         train: Table | None = None,
         protocol: Protocol | None = None,
     ) -> None:
         """Select the measured rows, and the rows of ``train`` on which the ``protocol``'s probes are trained."""
+        votes = self.options.votes
         rows = select_rows(self.table, names)
         self.codes: NDArray[np.int64] | None = None
         self.votes: NDArray[np.float64] | None = None
@@ -133,8 +95,8 @@ class EvaluationWork:
                 raise InputError(f"--label: expected classes in {label!r}, got none on a row that has a score")
         if votes is not None:
             self.votes = vote_counts(named_column(self.table, votes, "--votes", labelled), votes)
-        if self.settings.sample is not None:
-            keep = sampled(rows, self.settings.sample, seed=self.settings.seed)
+        if self.options.sample is not None:
+            keep = sampled(rows, self.options.sample, seed=self.options.seed)
             rows = _leave_out(rows, keep, "not in the sample")
         counted = ", ".join(f"{n:,} {why}" for why, n in rows.left_out.items()) or "none left out"
         got = f"{self.table.path}, got {len(rows.index):,} of {self.table.n_rows:,} ({counted})"
@@ -152,12 +114,6 @@ class EvaluationWork:
             self.protocol.check(len(self.training.labels))
             learned = {"train": str(train.path), "rows learned from": len(self.training.labels)}
             self.result_.settings |= {**learned, **self.protocol.facts()}
-
-    def measure_labels(self) -> None:
-        """Measure against labels; without embeddings, record why not."""
-        self.judge()
-        if self.correctness is not None:
-            self._score_correctness()
 
     def judge(self) -> None:
         """Compute which predictions from embeddings are right; without embeddings, record why not."""
@@ -183,17 +139,19 @@ class EvaluationWork:
         what = "neighbours and linear classifiers" if self.training is None else ", ".join(self.protocol.probes)
         self.announce(f"{what} of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
         if self.training is None:
-            self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.settings.seed)
-            return
-        self.correctness = judge_by(self.training, matrix, names, self.protocol, seed=self.settings.seed)
+            self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.options.seed)
+        else:
+            self.correctness = judge_by(self.training, matrix, names, self.protocol, seed=self.options.seed)
 
-    def _score_correctness(self) -> None:
+    def measure_labels(self) -> None:
+        """Measure against labels; without embeddings, record why not."""
+        self.judge()
         known, out = self.correctness, self.result_
         if known is None:
-            raise ValueError("correctness is scored once it is known")
+            return
         out.caveats.n_twins, out.caveats.few = known.n_twins, known.few
         certainty = self.certainty() if known.right else {}
-        self.announce(f"intervals of {len(certainty)} columns from {self.settings.repeats:,} resamples")
+        self.announce(f"intervals of {len(certainty)} columns from {self.options.repeats:,} resamples")
         out.measures += correctness.accuracies(known, **self.common)
         if not known.right or not certainty:  # without a score, probes are measured alone
             return
@@ -212,11 +170,8 @@ class EvaluationWork:
         out.caveats.norm_unknown = True
 
     def certainty(self) -> dict[str, Floats]:
-        """Return every column to measure, and the class entropy if there are labels."""
-        columns = dict(self.rows.certainty)
-        if self.correctness is not None and self.correctness.class_entropy is not None:
-            columns[correctness.CLASS_ENTROPY] = -self.correctness.class_entropy
-        return columns
+        """Return every column to measure."""
+        return certainty_of(self.rows, self.correctness)
 
     def measure_votes(self) -> None:
         """Measure against the entropy of votes, on the rows that have votes."""
@@ -238,8 +193,8 @@ class EvaluationWork:
         """Measure how well each column separates the other table's rows."""
         require_same_model(self.table, other, "--against", what="scores")
         rows = select_rows(other, names)
-        if self.settings.sample is not None:
-            rows = rows.part(sampled(rows, self.settings.sample, seed=self.settings.seed))
+        if self.options.sample is not None:
+            rows = rows.part(sampled(rows, self.options.sample, seed=self.options.seed))
         if len(rows.index) < FEWEST_ROWS:
             self.result_.measures.append(APART.without(f"{other.path} has {len(rows.index)} rows with scores"))
             return
@@ -247,19 +202,19 @@ class EvaluationWork:
         first = np.arange(len(self.rows.index) + len(rows.index)) < len(self.rows.index)
         self.result_.measures.append(separation(certainties(raw), first, **self.common))
 
-    def measure_degraded(self, runner: Runner, source: str | None, chosen: Sequence[str]) -> None:
+    def measure_degraded(self, runner: Runner, chosen: Sequence[str]) -> None:
         """Read images again, corrupt them, and measure how the model's scores (or chosen columns) respond.
 
         Raises:
             InputError: if too few images can be read.
         """
-        places = sampled(self.rows, self.settings.degrade, seed=self.settings.seed + 1)
+        places = sampled(self.rows, self.options.degrade, seed=self.options.seed + 1)
         index = self.rows.index[places].tolist()
         self.announce(f"reading {len(index):,} images again, and scoring eight corrupted versions of each")
         most = LARGER * runner.model.spec.preprocessing.size
-        pictures = squares(self.table, index, most=most, source=source)
+        pictures = squares(self.table, index, most=most, source=self.options.source)
         with torch.random.fork_rng(devices=[]):
-            degraded = degrade(pictures, runner, seed=self.settings.seed).limited_to(chosen)
+            degraded = degrade(pictures, runner, seed=self.options.seed).limited_to(chosen)
         if len(degraded.rows) < FEWEST_ROWS:
             raise InputError(
                 f"--degrade: expected at least {FEWEST_ROWS} images that can be read, got {len(degraded.rows)} of "
@@ -291,20 +246,22 @@ class EvaluationWork:
         seen = dict.fromkeys(column for measure in out.measures for column in measure.values)
         order = [*self.rows.certainty, correctness.CLASS_ENTROPY, LAPLACIAN]
         out.columns = [name for name in order if name in seen] + [name for name in seen if name not in order]
-        out.settings |= self.settings.__dict__
+        out.settings |= {name: getattr(self.options, name) for name in SETTINGS}
         return out
 
 
 def _leave_out(rows: MeasuredRows, keep: NDArray[np.bool_], why: str) -> MeasuredRows:
-    part = rows.part(keep) if not keep.all() else rows
-    if not keep.all():
-        part.left_out[why] = int((~keep).sum())
+    if keep.all():
+        return rows
+    part = rows.part(keep)
+    part.left_out[why] = int((~keep).sum())
     return part
 
 
-def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings, caveats: Caveats) -> Runner:
+def runner_of(table: Table, options: EvaluateOptions, caveats: Caveats) -> Runner:
     """Return the table's or the requested model, ready to run; adds a caveat if it is another model."""
     digest = digest_of_model(table)
+    model = options.model
     if model is None:
         digests = {read_header(path)["digest"]: name for name, path in shipped_models().items()}
         if digest not in digests:
@@ -316,5 +273,5 @@ def runner_of(table: Table, model: str | Path | None, settings: EvaluateSettings
     network, card = load_model(model)
     if digest and card["digest"] != digest:
         caveats.other_model = (str(model), digest)
-    device = select_device(settings.device)
+    device = select_device(options.device)
     return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))

@@ -15,7 +15,7 @@ from typing import Any
 from curate.engines.journal import append_line, journal_lines
 from curate.engines.settings import refuse_difference
 from curate.exporting.parts import AllParts, Entry, HashedFile, Part
-from curate.manifest.text import to_json
+from curate.manifest.text import json_object, to_json
 from scoring.atomic import AtomicFile, commit_together, place_errors, sync_folder
 from scoring.atomic_folder import replace_folder
 from scoring.errors import InputError
@@ -76,13 +76,13 @@ class WorkFolder(HeldFolder):
         if before is not None and before != fingerprint and not overwrite:
             refuse_difference(str(self.folder), before, fingerprint)
         if before == fingerprint:
-            known = [line for line in self._finished_parts() if skips or not line.missing]
+            finished = [Done(**line) for line in journal_lines(self.folder / JOURNAL)]
+            known = [line for line in finished if skips or not line.missing]
             self.done = {line.part: line for line in known if self._is_unchanged(line)}
         else:
             self.clear()
-        with AtomicFile(
-            self.folder / RUN, overwrite=True
-        ) as file:  # first, since a folder without it is not recognised as ours
+        # first, since a folder without it is not recognised as ours
+        with AtomicFile(self.folder / RUN, overwrite=True) as file:
             file.write(json.dumps(fingerprint, indent=1).encode())
         with place_errors(self.folder):
             self.out.mkdir(exist_ok=True)
@@ -196,14 +196,9 @@ class WorkFolder(HeldFolder):
 
     def _previous_run(self) -> dict[str, Any] | None:
         try:
-            value = json.loads((self.folder / RUN).read_bytes())
-        except (FileNotFoundError, ValueError, RecursionError):
+            return json_object((self.folder / RUN).read_bytes())
+        except FileNotFoundError:
             return None
-        return value if isinstance(value, dict) else None
-
-    def _finished_parts(self) -> Iterator[Done]:
-        for line in journal_lines(self.folder / JOURNAL):
-            yield Done(**line)
 
     def _is_unchanged(self, line: Done) -> bool:
         """Return whether a part's pieces and files are unchanged."""
@@ -261,10 +256,10 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 20:
             return None
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        manifest = json_object(path.read_bytes())
+    except OSError:
         return None
-    return value if isinstance(value, dict) and value.get("kind") == KIND else None
+    return manifest if manifest is not None and manifest.get("kind") == KIND else None
 
 
 def is_untouched(folder: Path, manifest: dict[str, Any]) -> bool:

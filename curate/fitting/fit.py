@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY
 from curate.counted import counted
 from curate.engines.junk import Junk, judge
-from curate.engines.search import searching
+from curate.engines.table import searching
 from curate.fitting.applied import check_applied, write_applied
 from curate.fitting.junk import junk_of
 from curate.fitting.labels import LabelSource, classes_in, labels_in, labels_to_learn

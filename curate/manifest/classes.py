@@ -1,12 +1,13 @@
 """Columns described by a Parquet file's metadata: classes, ours and Hugging Face's, and earlier scores."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import CUSTOM, describe
+from curate.manifest.text import json_object
 from scoring.errors import InputError
 
 CLASSES = "classes"  # our metadata key: column -> class names in the order of their numbers
@@ -49,8 +50,7 @@ def class_labels(schema: pa.Schema) -> ClassLists:
 
     Metadata in another form than that of `datasets` is ignored.
 
-    >>> features = {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}
-    >>> note = json.dumps({"info": {"features": features}})
+    >>> note = '{"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}'
     >>> class_labels(pa.schema([("label", pa.int64())], {"huggingface": note}))
     {'label': ('cat', 'dog')}
     """
@@ -65,12 +65,8 @@ def class_labels(schema: pa.Schema) -> ClassLists:
     return {name: names for name, names in class_names.items() if names and name in integer_columns}
 
 
-def _json(schema: pa.Schema, key: bytes) -> dict[str, object]:
-    try:
-        value = json.loads((schema.metadata or {}).get(key, b"{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+def _json(schema: pa.Schema, key: bytes) -> dict[str, Any]:
+    return json_object((schema.metadata or {}).get(key, b"{}")) or {}
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -92,6 +92,15 @@ def parse_json(text: str, *, where: str, what: str) -> Any:
         raise InputError(f"expected {what} in {where}, got invalid JSON ({reason}); export it again") from None
 
 
+def json_object(data: bytes | str) -> dict[str, Any] | None:
+    """Return a JSON object; None for anything else."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def check_values(text: str, where: str) -> None:
     """Raise InputError for JSON text with too many values, before parsing."""
     n_values = text.count(",") + text.count("[") + text.count("{")

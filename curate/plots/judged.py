@@ -12,8 +12,9 @@ from curate.counted import counted
 from curate.evaluation.correctness import KNN, LINEAR, NEAREST, WHAT
 from curate.evaluation.joined import named_column, open_labelled
 from curate.evaluation.measures import widened_share
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
-from curate.evaluation.work import EvaluateSettings, judge_table
+from curate.evaluation.work import certainty_of, judge_table
 from curate.plots.request import PlotRequest
 from curate.statistics.weighted import RankOrder
 from curate.tables.digests import plain
@@ -66,23 +67,27 @@ def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
     if request.prediction not in (None, *PREDICTIONS):
         hint = closest(str(request.prediction), PREDICTIONS)
         raise InputError(f"unknown prediction {request.prediction!r}{hint} (one of: {', '.join(PREDICTIONS)})")
-    settings = EvaluateSettings(request.repeats, request.seed, request.sample)
-    judged = judge_table(
+    rows, judged = judge_table(
         request.table,
-        str(request.label),
-        labelled=request.labelled,
-        column=request.column,
-        settings=settings,
-        announce=request.announce,
+        EvaluateOptions(
+            str(request.table.path),
+            label=request.label,
+            labelled=request.labelled,
+            column=request.column,
+            repeats=request.repeats,
+            seed=request.seed,
+            sample=request.sample,
+            announce=request.announce,
+        ),
     )
-    right, missing = judged.correctness.right, judged.correctness.missing
+    right, missing = judged.right, judged.missing
     name = request.prediction or next(each for each in PREDICTIONS if each in right)
     if name not in right:
         raise InputError(f"--prediction {name} is not available: {missing[name]}; leave it out")
     notes += [f"there is no {WHAT[each]}: {why}" for each, why in missing.items()]
-    notes += [f"left out: {n:,} {why}" for why, n in judged.rows.left_out.items()]
-    confidence = judged.correctness.confidence if name == LINEAR else None
-    return Outcomes(WHAT[name], right[name], judged.certainty, judged.rows.raw, confidence)
+    notes += [f"left out: {n:,} {why}" for why, n in rows.left_out.items()]
+    confidence = judged.confidence if name == LINEAR else None
+    return Outcomes(WHAT[name], right[name], certainty_of(rows, judged), rows.raw, confidence)
 
 
 def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.columns import QUALITY, QUALITY_COLUMNS
 from curate.engines.settings import ScoreSettings
 from curate.manifest import ReadError
+from curate.tables.arrays import quality_values
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table
 from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
@@ -70,21 +70,16 @@ def is_fitted(model: str | Path | None) -> bool:
 
 def _settings_of(table: Table, before: dict[str, Any]) -> dict[str, Any]:
     """Return the recorded settings of a table's scoring; defaults for values of another type."""
-    kinds: dict[str, tuple[str, type | tuple[type, ...]]] = {
-        "precision": ("precision", str),
+    kinds: dict[str, tuple[str, tuple[type, ...]]] = {
+        "precision": ("precision", (str,)),
         "dtype": ("embedding dtype", (str, type(None))),
-        "max_pixels": ("max-pixels", int),
-        "allow_truncated": ("allow-truncated", bool),
+        "max_pixels": ("max-pixels", (int,)),
+        "allow_truncated": ("allow-truncated", (bool,)),
     }
-    return {"white": white_of(table)} | {
-        name: before[setting]
-        for name, (setting, kind) in kinds.items()
-        if setting in before and _is(before[setting], kind)
+    known = {
+        name: before[noted] for name, (noted, of) in kinds.items() if noted in before and type(before[noted]) in of
     }
-
-
-def _is(value: object, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    return {"white": white_of(table), **known}
 
 
 BATCH = 64
@@ -161,18 +156,8 @@ def _scored(runner: Runner, fit: DatasetFit | None, images: Sequence[DecodedImag
         vectors[decoded] = scores.embedding
         scored = dict(scores.columns)
         if fit is not None:
-            scored |= fit.score_images(
-                JunkInputs({**scored, **_quality(images)}, scores.embedding.astype(np.float16))
-            ).columns
+            quality = quality_values(image.quality for image in images if not isinstance(image, str))
+            scored |= fit.score_images(JunkInputs({**scored, **quality}, scores.embedding.astype(np.float16))).columns
         for name, values in columns.items():
             values[decoded] = scored[name]
     return ScoredImages(vectors, columns, problems)
-
-
-def _quality(images: Sequence[DecodedImage | str]) -> dict[str, NDArray[np.float64]]:
-    """Return the quality columns of the decoded images, NaN for no value."""
-    measures = [image.quality for image in images if not isinstance(image, str)]
-    return {
-        name: np.array([getattr(quality, name.removeprefix(QUALITY), None) for quality in measures], np.float64)
-        for name in QUALITY_COLUMNS
-    }

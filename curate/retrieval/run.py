@@ -12,12 +12,12 @@ from curate.counted import counted
 from curate.manifest.store_path import AnyPath
 from curate.manifest.text import csv_lines, to_json
 from curate.options.function import callable_of
-from curate.options.values import part_of, several
+from curate.options.values import several
 from curate.retrieval import regions
 from curate.retrieval.options import RetrieveOptions
 from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, NamedQuery, name_queries, read_queries
 from curate.retrieval.results import Retrieval
-from curate.retrieval.work import RetrievalWork, RetrieveSettings, parse_cut
+from curate.retrieval.work import RetrievalWork, check_options
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.signals import Signal, default_column, signal
@@ -129,22 +129,18 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
     Raises:
         InputError: for an unusable table, query, column or setting; nothing is written.
     """
-    settings = part_of(RetrieveSettings, options, reject=parse_cut(options.reject))
+    check_options(options)
     opened = open_table(options.table, require=[KEY, EMBEDDING], embedding=options.embedding)
     if not opened.n_rows:
         raise InputError(f"expected rows to search in {opened.path}, got none: the table is empty; score some images")
     texts = [str(each) for each in several(options.queries)]
     named = name_queries(texts, opened)
     out = None if options.out is None else Path(options.out)
-    read = [
-        file
-        for path in (opened, *(open_table(query.text) for query in named if query.kind == TABLE))
-        for file in path.files
-    ]
     if out is not None:
-        check_file(out, read, overwrite=options.overwrite)
+        tables = [opened, *(open_table(query.text) for query in named if query.kind == TABLE)]
+        check_file(out, [file for table in tables for file in table.files], overwrite=options.overwrite)
     notes: list[str] = []
-    column = _certainty(options.certainty, opened, settings, notes, fitted=_have_fitted_scores(named, options.model))
+    column = _certainty(options, opened, notes, fitted=_have_fitted_scores(named, options.model))
     if options.credible is not None and options.calibrate is None and column is not None:
         regions.refuse_no_concentration(opened, column.column)
     needs = Needs(
@@ -156,7 +152,7 @@ def run_retrieve(options: RetrieveOptions) -> Retrieval:
     options.announce(f"reading {counted(opened.n_rows, 'row')}")
     rows = read_rows(opened, needs)
     loaded = read_queries(named, opened, rows, column, model=options.model)
-    answers = RetrievalWork(opened, rows, loaded, column, settings, notes).answers(options.announce)
+    answers = RetrievalWork(opened, rows, loaded, column, options, notes).answers()
     answers.out = out
     if out is not None:
         write_answers(answers, out, overwrite=options.overwrite)
@@ -176,18 +172,13 @@ def _have_fitted_scores(named: Sequence[NamedQuery], model: str | Path | None) -
     return kinds <= {ROW, IMAGE, FOLDER} and is_fitted(model)
 
 
-def _certainty(
-    text: str | None, table: Table, settings: RetrieveSettings, notes: list[str], *, fitted: bool
-) -> Signal | None:
+def _certainty(options: RetrieveOptions, table: Table, notes: list[str], *, fitted: bool) -> Signal | None:
     """Return the certainty column; None if the table has none and no option needs one."""
-    if text is not None:
-        return signal(text, table, certain_first=True, flag="--certainty")
     try:
-        return signal(
-            default_column(table, flag="--certainty", fitted=fitted), table, certain_first=True, flag="--certainty"
-        )
+        text = options.certainty or default_column(table, flag="--certainty", fitted=fitted)
+        return signal(text, table, certain_first=True, flag="--certainty")
     except InputError as error:
-        if settings.needs_certainty:
+        if options.certainty or options.credible is not None or options.reject is not None:
             raise
         notes.append(f"certainty is not available: {error}")
         return None

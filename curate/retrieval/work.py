@@ -1,6 +1,5 @@
 """The steps of a retrieval: searched rows, answered queries, and results."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING
 from curate.counted import counted
 from curate.retrieval import regions
+from curate.retrieval.options import RetrieveOptions
 from curate.retrieval.queries import Queries
 from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Retrieval
 from curate.retrieval.search import SearchResult, TableSearch
@@ -20,6 +20,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
 from scoring.errors import InputError
 from scoring.search.links import Links, Recall
+from scoring.settings import require_between, require_seed
 
 TOP = 10
 # States of a row, in the order of ``Retrieval.row_states``.
@@ -76,40 +77,15 @@ def parse_cut(text: str | float | None) -> QueryCut | None:
     return QueryCut(typed, None, value)
 
 
-@dataclass(frozen=True)
-class RetrieveSettings:
-    """The parameters of a retrieval.
-
-    Attributes:
-        top: number of rows per query; None for 10, or with regions for all rows inside.
-        credible: probability that the match of a query lies in its region; None for no regions.
-        calibrate: column whose equal values are matches; None to use kappa as the concentration.
-        reject: cut-off for uncertain queries; None for none.
-        seed: of random samples.
-    """
-
-    top: int | None
-    credible: float | None
-    calibrate: str | None
-    reject: QueryCut | None
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.top is not None and self.top < 1:
-            raise InputError(f"--top must be at least 1, got {self.top}; {TOP} is usual")
-        if self.credible is not None and not 0 < self.credible < 1:
-            raise InputError(
-                f"--credible takes a probability above 0 and below 1, got {self.credible:g}; 0.95 is usual"
-            )
-        if self.calibrate is not None and self.credible is None:
-            raise InputError("--calibrate needs --credible; add --credible, or leave --calibrate out")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
-
-    @property
-    def needs_certainty(self) -> bool:
-        """Whether a certainty column is needed."""
-        return self.credible is not None or self.reject is not None
+def check_options(options: RetrieveOptions) -> None:
+    """Raise InputError for an option that is out of range, or needs another one."""
+    require_between("--top", options.top, 1, hint=f"{TOP} is usual")
+    if options.credible is not None and not 0 < options.credible < 1:
+        raise InputError(f"--credible takes a probability above 0 and below 1, got {options.credible:g}; 0.95 is usual")
+    if options.calibrate is not None and options.credible is None:
+        raise InputError("--calibrate needs --credible; add --credible, or leave --calibrate out")
+    require_seed(options.seed)
+    parse_cut(options.reject)
 
 
 class RetrievalWork:
@@ -121,18 +97,19 @@ class RetrievalWork:
         rows: Rows,
         queries: Queries,
         column: Signal | None,
-        settings: RetrieveSettings,
+        options: RetrieveOptions,
         notes: list[str],
     ) -> None:
-        self.table, self.rows, self.queries, self.settings, self.notes = table, rows, queries, settings, notes
+        self.table, self.rows, self.queries, self.options, self.notes = table, rows, queries, options, notes
         self.column = column or Signal("", 1)
         self.values = np.full(len(rows), np.nan) if column is None else rows.numbers[column.column]
         self.certainty = self.column.sign * self.values  # (N,), higher is more certain
         self.row_words = ["searched", "an image that could not be scored", *EMBEDDING_PROBLEMS]
         self.states, self.reasons = [ANSWERED] * len(queries), [""] * len(queries)
 
-    def answers(self, announce: Callable[[str], None]) -> Retrieval:
+    def answers(self) -> Retrieval:
         """Return the answers to the queries."""
+        announce = self.options.announce
         row_states = self._row_states()
         among = row_states == SEARCHED
         if not among.any():
@@ -143,11 +120,14 @@ class RetrievalWork:
             )
         enough = self._reject_queries(among)
         answered = np.flatnonzero([state == ANSWERED for state in self.states])
-        bounds = self._bounds(among, enough, answered, announce)
+        bounds = self._bounds(among, enough, answered)
         announce(f"comparing {counted(len(answered), 'query', 'queries')} with {counted(int(among.sum()), 'row')}")
         hits = self._search(among, answered, bounds)
         inside = np.zeros(len(self.queries), np.int64)
         inside[answered] = hits.inside
+        cosines = np.full(len(self.queries), np.nan)
+        if bounds is not None:
+            cosines[answered] = bounds.bounds
         for at in answered[hits.inside == 0].tolist():
             self.states[at] = ALONE
             self.reasons[at] = "no row lies inside its region" if bounds is not None else "there is no other row"
@@ -162,7 +142,7 @@ class RetrievalWork:
             links,
             self.values,
             inside,
-            None if bounds is None else self._spread(answered, bounds.bounds),
+            None if bounds is None else cosines,
             "" if bounds is None else regions.words(bounds, self.column, self._width),
             row_states,
             tuple(self.row_words),
@@ -175,23 +155,15 @@ class RetrievalWork:
     def _width(self) -> int:
         return 0 if self.rows.embedding is None else self.rows.embedding.shape[1]
 
-    def _spread(self, answered: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values of the answered queries expanded to all, NaN for the others."""
-        of_all = np.full(len(self.queries), np.nan)
-        of_all[answered] = values
-        return of_all
-
     def _row_states(self) -> NDArray[np.uint8]:
         """Return the state of every row, shape (N,)."""
-        states = np.where(self.rows.embedding_problem, self.rows.embedding_problem + UNSCORED, SEARCHED).astype(
-            np.uint8
-        )
-        states[~self.rows.ok] = UNSCORED
-        return states
+        problem = self.rows.embedding_problem
+        states = np.where(problem, problem + UNSCORED, SEARCHED)
+        return np.where(self.rows.ok, states, UNSCORED).astype(np.uint8)
 
     def _reject_queries(self, among: NDArray[np.bool_]) -> float:
         """Mark queries that failed or are too uncertain; return the minimal sufficient certainty."""
-        reject, enough = self.settings.reject, -np.inf
+        reject, enough = parse_cut(self.options.reject), -np.inf
         if reject is not None:
             known = self.certainty[among & np.isfinite(self.certainty)]
             if not len(known):
@@ -205,7 +177,7 @@ class RetrievalWork:
         ):
             if problem:
                 self.states[at], self.reasons[at] = FAILED, problem
-            elif np.isnan(certainty) and (reject is not None or self.settings.credible is not None):
+            elif np.isnan(certainty) and (reject is not None or self.options.credible is not None):
                 self.states[at], self.reasons[at] = UNDECIDED, f"it has no {self.column.column}"
             elif reject is not None and certainty < enough:
                 self.states[at] = REJECTED
@@ -215,16 +187,14 @@ class RetrievalWork:
             self.notes.append(f"--reject {reject.text} rejects no query{share if 0 < reject.value < 1 else ''}")
         return enough
 
-    def _bounds(
-        self, among: NDArray[np.bool_], enough: float, answered: NDArray[np.int64], announce: Callable[[str], None]
-    ) -> "regions.Regions | None":
-        probability, column = self.settings.credible, self.settings.calibrate
+    def _bounds(self, among: NDArray[np.bool_], enough: float, answered: NDArray[np.int64]) -> "regions.Regions | None":
+        probability, column = self.options.credible, self.options.calibrate
         if probability is None:
             return None
         certainty = self.queries.certainty[answered]
         if column is None:
             return regions.by_concentration(probability, certainty, self._width)
-        announce(f"calibrating on rows of {column}")
+        self.options.announce(f"calibrating on rows of {column}")
         return regions.by_matches(
             probability,
             self.rows,
@@ -232,7 +202,7 @@ class RetrievalWork:
             self.certainty >= enough,
             (self.certainty, certainty),
             column=column,
-            seed=self.settings.seed,
+            seed=self.options.seed,
         )
 
     def _search(
@@ -242,10 +212,10 @@ class RetrievalWork:
             nothing = np.zeros(0, np.int64)
             return SearchResult(Links(nothing, nothing, np.zeros(0, np.float32)), nothing, Recall.of_everything())
         vectors, searched_rows = self.queries.vectors[answered], self.queries.searched_row[answered]
-        searched = TableSearch(self.rows.array(EMBEDDING), among, seed=self.settings.seed)
+        searched = TableSearch(self.rows.array(EMBEDDING), among, seed=self.options.seed)
         if bounds is not None:
-            return searched.within(vectors, searched_rows, bounds.bounds, self.settings.top)
-        top = self.settings.top or TOP
+            return searched.within(vectors, searched_rows, bounds.bounds, self.options.top)
+        top = self.options.top or TOP
         most = int(among.sum())
         if top > most:
             self.notes.append(
@@ -254,11 +224,7 @@ class RetrievalWork:
         return searched.nearest(vectors, searched_rows, top)
 
     def _facts(self) -> dict[str, object]:
-        reject = self.settings.reject
-        return {
-            "top": self.settings.top or (None if self.settings.credible else TOP),
-            "credible": self.settings.credible,
-            "calibrate": self.settings.calibrate,
-            "reject": None if reject is None else reject.text,
-            "seed": self.settings.seed,
-        }
+        given = self.options
+        reject = parse_cut(given.reject)
+        facts = {name: getattr(given, name) for name in ("credible", "calibrate", "seed")}
+        return {"top": given.top or (None if given.credible else TOP), **facts, "reject": reject and reject.text}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from curate.cleaning.steps import FILE, LABELS, LEAKS, REVIEW, SCORES, SUBSET, command_of, read_steps
 from curate.columns import KEY, LABEL
 from curate.manifest.store_path import path_on_disk
+from curate.manifest.text import json_object
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.outcomes import KEEP, UNDECIDED
@@ -140,11 +141,8 @@ def _json(value: Any) -> Answer:
 
 
 def _read(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
+    value = json_object(body)
+    if value is None:
         raise InputError("expected a decision as a JSON object; load the page again")
     return value
 

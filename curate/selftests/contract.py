@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from curate.tables.typed_json import plain_json
 from scoring.metrics.resampling import Interval
 
 HOLDS, BROKEN, UNSURE, UNTRIED = "holds", "broken", "cannot be determined", "not tried"
@@ -42,8 +43,4 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; an unknown bound is null."""
-        record = {name: value for name, value in self.__dict__.items() if name != "measured"}
-        if self.measured is not None:
-            finite = {name: value if value == value else None for name, value in self.measured._asdict().items()}
-            record["measured"] = finite
-        return record
+        return {name: plain_json(value) for name, value in vars(self).items() if value is not None}

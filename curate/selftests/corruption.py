@@ -9,13 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from curate.columns import QUALITY, QUALITY_COLUMNS, is_less_certain
+from curate.columns import QUALITY_COLUMNS, is_less_certain
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
 from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from curate.statistics.degradations import LADDERS, resize
 from curate.statistics.monotone import Rise, rise
+from curate.tables.arrays import quality_values
 from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as resize_square
 from scoring.images.quality import measure
@@ -26,7 +27,6 @@ from scoring.runner import Runner
 
 TURN = 0.02  # largest tolerated decrease with strength, as a mean share of images
 NOTICED = 0.1  # smallest effect that counts, as a mean share
-DIGITS = 2
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,9 @@ def square_batches(encoded: Iterable[bytes], scorer: BatchScorer) -> Iterator[tu
 def quality_of(images: Tensor) -> dict[str, Floats]:
     """Return the quality columns of a batch, shape (B, 3, S, S), in [0, 255]; NaN for no value."""
     pixels = images.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
-    measured = [
+    return quality_values(
         measure(Raster(each, *each.shape[1::-1]), resize_square(each, SIDE, SIDE, "bilinear")) for each in pixels
-    ]
-    return {
-        name: np.array([getattr(quality, name.removeprefix(QUALITY)) for quality in measured], np.float64)
-        for name in QUALITY_COLUMNS
-    }
+    )
 
 
 def climb(encoded: Iterable[bytes], scorer: BatchScorer, *, kinds: Sequence[str], seed: int) -> Climbed:
@@ -172,7 +168,7 @@ def _check(climbed: Climbed, kind: str, column: str) -> Check:
 
 def _judged(trend: Rise, kind: str) -> tuple[str, str]:
     ladder = LADDERS[kind]
-    end = f"{trend.end.value:+.{DIGITS}f} [{trend.end.low:+.{DIGITS}f}, {trend.end.high:+.{DIGITS}f}]"
+    end = "{:+.2f} [{:+.2f}, {:+.2f}]".format(*trend.end)
     if trend.end.high < 0:
         return BROKEN, f"more certain the worse the image: {end}"
     if trend.end.low <= 0:
@@ -181,6 +177,6 @@ def _judged(trend: Rise, kind: str) -> tuple[str, str]:
         return BROKEN, f"does not notice: {end}"
     if trend.fall.high < -TURN:
         early, late = ((0.0, *ladder.strengths)[at] for at in trend.between)
-        turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {trend.fall.value:+.{DIGITS}f}"
+        turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {trend.fall.value:+.2f}"
         return BROKEN, f"{turn}; in all {end}"
     return HOLDS, end

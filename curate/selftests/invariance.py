@@ -144,13 +144,9 @@ class _Writer:
             self._unread += 1
             self.problem = self.problem or (f"; {problem}" if data is None else "")
             return
-        columns: dict[str, Any] = {KEY: pa.array([key], pa.string())}
-        if user_columns is not None:
-            columns |= {
-                name: user_columns.column(name) for name in user_columns.column_names if name not in (KEY, URI, IMAGE)
-            }
-        columns[IMAGE] = pa.array([data], pa.large_binary())
-        line = pa.table(columns)
+        given = user_columns if user_columns is not None else pa.table({})
+        columns = {name: given.column(name) for name in given.column_names if name not in (KEY, URI, IMAGE)}
+        line = pa.table({KEY: [key], **columns, IMAGE: pa.array([data], pa.large_binary())})
         if self._file is None:
             self._file = pq.ParquetWriter(self.path, line.schema, compression="none")
         self._file.write_table(line.cast(self._file.schema))
@@ -298,15 +294,8 @@ class _Work:
 def _by_command(source: Path, out: Path, model: str, settings: Mapping[str, Any]) -> None:
     """Score in a separate process."""
     line = [sys.executable, "-m", "curate", "score", str(source), "-o", str(out), "--model", model]
-    line += [
-        "--key",
-        KEY,
-        "--image-column",
-        "image",
-        "--no-quality",
-        "--quiet",
-        *([] if settings["fit"] else ["--no-fit"]),
-    ]
+    line += ["--key", KEY, "--image-column", IMAGE, "--no-quality", "--quiet"]
+    line += [] if settings["fit"] else ["--no-fit"]
     for name in ("device", "precision", "backend"):
         line += [f"--{name}", str(settings[name])]
     done = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own command

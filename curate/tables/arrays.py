@@ -1,6 +1,6 @@
 """Conversion of a column of a batch to an array: numbers, codes, text, missing values, and comparable types."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import OK
+from curate.columns import OK, QUALITY, QUALITY_COLUMNS
 from curate.tables.digests import is_text, plain
 from scoring.errors import InputError
 
@@ -34,6 +34,15 @@ def exact_numbers(column: pa.Array, name: str = "a column") -> tuple[NDArray[Any
     if np.issubdtype(values.dtype, np.floating):
         valid &= ~np.isnan(values)
     return values, valid
+
+
+def quality_values(images: Iterable[Any]) -> dict[str, NDArray[np.float64]]:
+    """Return the columns ``quality_*`` of measured images, each a ``Quality`` or None, NaN for no value."""
+    measured = list(images)
+    return {
+        name: np.array([getattr(each, name.removeprefix(QUALITY), None) for each in measured], np.float64)
+        for name in QUALITY_COLUMNS
+    }
 
 
 def _as_double(column: pa.Array, name: str) -> pa.Array:

@@ -49,8 +49,8 @@ def run_cache(options: CacheOptions) -> CacheResult:
     sources = [str(source) for source in several(options.data)]
     import torch
 
-    from curate.engines.gone import WatchedReaders
-    from curate.training.dataset import open_source, report_failures, root_of, white_of
+    from curate.engines.gone import WatchedReaders, folder_of
+    from curate.training.dataset import open_source, report_failures, white_of
     from curate.training.recipe import ViewSettings, augmentation
     from scoring.atomic import require_folder
     from scoring.folded import for_inference
@@ -75,7 +75,7 @@ def run_cache(options: CacheOptions) -> CacheResult:
     manifest = open_source(sources, typed)
     line(manifest.description)
     white_value = white_of(manifest, typed, line)
-    watched = WatchedReaders(manifest, root_of(sources))
+    watched = WatchedReaders(manifest, folder_of(sources))
     images, columns = _images(watched, options.label, options.loss_column, white_value)
     if columns["label"] is None:
         line(f"no labels: there is no column {options.label!r}; methods that need them cannot use this cache")

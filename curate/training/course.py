@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from curate.manifest.text import json_object
 from curate.plots.course import FILE, Row, read_course
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
@@ -184,10 +185,9 @@ def _digest(run: Mapping[str, Any]) -> str:
 def _recorded(path: Path) -> dict[str, Any]:
     """Return the settings recorded in a folder; empty if unreadable."""
     try:
-        noted = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return json_object(path.read_bytes()) or {}
+    except OSError:
         return {}
-    return noted if isinstance(noted, dict) else {}
 
 
 def load_probe(
@@ -205,11 +205,11 @@ def load_probe(
     Raises:
         InputError: if there are too few images, or they have no labels.
     """
-    from curate.training.dataset import labels_of, open_source, report_failures, white_of
+    from curate.training.dataset import label_column, open_source, report_failures, white_of
     from trainers.data import load_training_set
 
     manifest = open_source(table, {**typed, "limit": None})
-    labels = labels_of(manifest, typed["label"], "--measure-on")
+    labels = label_column(manifest, typed["label"], "--measure-on").to_pylist()
     if manifest.n_rows < FEWEST:
         raise _too_few(manifest.n_rows)
     try:

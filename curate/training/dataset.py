@@ -1,15 +1,15 @@
 """From a source of images to the data of a training run or a cache."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curate.columns import FOLDER, KEY
 from curate.counted import counted
-from curate.training.amount import fitted
 from scoring.errors import InputError
 from scoring.lookup import name_list
+from scoring.settings import parse_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,13 +43,6 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
     return open_manifest(data[0] if len(data) == 1 else list(data), options)
 
 
-def root_of(data: Sequence[str]) -> "Path | None":
-    """Return the folder that is the only source; None for other sources."""
-    from curate.engines.gone import folder_of
-
-    return folder_of(data)
-
-
 def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
     """Return the white level of a source's 16-bit images: as typed, or detected and reported."""
     from curate.engines.white import find_white
@@ -79,11 +72,6 @@ def label_column(manifest: "Manifest", label: str, method: str) -> "pa.Array":
             "expected a sub-folder for each class, or another column (--label)"
         )
     return labels
-
-
-def labels_of(manifest: "Manifest", label: str, method: str) -> list[Any]:
-    """Return ``label_column`` as a list."""
-    return label_column(manifest, label, method).to_pylist()
 
 
 def names_classes(manifest: "Manifest", label: str) -> bool:
@@ -149,6 +137,35 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         raise InputError(f"expected numbers in the column of losses {column!r}, got {kind}; choose another")
     return manifest.rows(0, manifest.n_rows).column(column).to_pylist()
+
+
+def fitted(
+    config: "TrainConfig", n: int, typed: Mapping[str, Any], line: Callable[[str], None] = lambda text: None
+) -> "TrainConfig":
+    """Return a recipe whose default batch, queue and the like suit n images; report the changes.
+
+    Args:
+        config: the recipe.
+        n: number of images, at least 2.
+        typed: ``batch_size``, None if not typed, and ``set_``, NAME=VALUE as typed; these are not changed.
+        line: called with each change.
+    """
+    from trainers.methods.table import METHODS
+
+    if typed["batch_size"] is None and n < config.batch_size:
+        line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step uses them all (--batch-size)")
+        config = replace(config, batch_size=n)
+    settings, suits = config.settings, METHODS[config.method].fitted(config.settings, config.batch_size, n)
+    stay = parse_settings(typed["set_"] or [], example="queue=512")
+    lowered = {
+        name: value for name, value in vars(suits).items() if value != getattr(settings, name) and name not in stay
+    }
+    for name, value in lowered.items():
+        line(
+            f"{name}={value} instead of {getattr(settings, name)}, for {n:,} images in batches of "
+            f"{config.batch_size:,} (--set {name})"
+        )
+    return replace(config, settings=replace(settings, **lowered)) if lowered else config
 
 
 @dataclass(frozen=True)
@@ -253,6 +270,7 @@ def image_inputs(
     Raises:
         InputError: for too few images (checked before decoding), missing labels or losses, or a source that disappears.
     """
+    from curate.engines.gone import folder_of
     from trainers import ranks
     from trainers.data import lack_of_memory, require_batch, shared
     from trainers.methods.table import METHODS
@@ -272,7 +290,7 @@ def image_inputs(
     if lack:
         line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
     white = white_of(manifest, typed, line)
-    images = _Images(manifest, root_of(typed["data"]), labels, losses, preprocessing, marks, white)
+    images = _Images(manifest, folder_of(typed["data"]), labels, losses, preprocessing, marks, white)
     if typed["stream"] or lack:
         return Inputs(images.streamed(), manifest.description, manifest.digest)
 

@@ -10,6 +10,7 @@ from curate.options.values import several
 from curate.training.options import TrainOptions
 from curate.training.recipe import recipe_of, split_settings, typed_settings, with_named_recipe
 from scoring.errors import InputError
+from scoring.settings import require_between
 
 if TYPE_CHECKING:
     from curate.training.course import Probe, RunCourse
@@ -97,8 +98,7 @@ def _train(typed: dict[str, Any]) -> TrainResult:
 
 def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
     """Train and write the checkpoint; the first process holds the folder's lock."""
-    from curate.training.amount import fitted
-    from curate.training.dataset import report_failures
+    from curate.training.dataset import fitted, report_failures
     from scoring.marks import Marks
     from scoring.runner import select_device, select_precision
     from trainers import ranks
@@ -183,8 +183,7 @@ def _check_course(typed: dict[str, Any]) -> None:
     from curate.training.course import MEASURES
 
     folder, measure = typed["course"], typed["save_best"]
-    if typed["every"] < 1:
-        raise InputError(f"--every is a number of epochs, at least 1, got {typed['every']}")
+    require_between("--every", typed["every"], 1, hint="it is a number of epochs")
     if measure is not None and (measure not in MEASURES or folder is None or typed["measure_on"] is None):
         raise InputError(
             f"--save-best takes {', '.join(MEASURES)}, of --measure-on and written to --course; got {measure!r}"

@@ -19,13 +19,12 @@ from curate.engines.adding.compare import UNKNOWN, Comparison, compare, differ
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import LABELLING, is_labelled_first, refuse_contradiction
-from curate.engines.contract import Engine
+from curate.engines.contract import Engine, ScoreRequest
 from curate.engines.finished import clear
 from curate.engines.job import THREADS, open_all, write_part
 from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
 from curate.engines.log import RunLog
 from curate.engines.output import compute_dataset_scores, write_joined
-from curate.engines.request import ScoreRequest
 from curate.engines.result import ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.setup import RunSetup
@@ -87,10 +86,15 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
         setup = replace(setup, request=replace(request, options=options))
     state = _State(**vars(setup), table=table, comparison=comparison, releases=releases, notes=[*comparison.notes])
     if not comparison.differs and not options.refit:
-        return _nothing(state)
+        # leftovers of a run interrupted at its very end are removed
+        clear(state.work, request.out, lambda of: bool(of.get("add")) or of == table.metadata["settings"])
+        options.announce(f"nothing new: {request.out} is unchanged")
+        return state.nothing_done(table, state.notes)
     started = time.monotonic()
     with state.work:
-        _refuse_moved(table)
+        now = open_table(table.path)
+        if now.file_metadata != table.file_metadata or now.n_rows != table.n_rows:
+            raise InputError(f"{table.path} was written by another process in the meantime; repeat the command")
         run = _score(state, engine, events)
         statuses = _publish(state, run)
     state.notes.extend(white_notes(run.parts.values(), settings.white or WHITE))
@@ -128,20 +132,6 @@ def _refuse_refit(table: Table, setup: RunSetup) -> None:
             f"{table.path} was fitted by curate fit: leave out --refit, and run curate fit again on the table that has "
             "grown"
         )
-
-
-def _refuse_moved(table: Table) -> None:
-    """Refuse to add to a table that another process replaced since it was opened."""
-    now = open_table(table.path)
-    if now.file_metadata != table.file_metadata or now.n_rows != table.n_rows:
-        raise InputError(f"{table.path} was written by another process in the meantime; repeat the command")
-
-
-def _nothing(state: _State) -> ScoreResult:
-    """Return the result if nothing is new; removes leftovers of a run interrupted at its very end."""
-    clear(state.work, state.request.out, lambda of: bool(of.get("add")) or of == state.table.metadata["settings"])
-    state.request.options.announce(f"nothing new: {state.request.out} is unchanged")
-    return state.nothing_done(state.table, state.notes)
 
 
 def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:

@@ -1,15 +1,14 @@
 """The images of a pool, and the small network trained on them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.squares import squares
 from curate.evaluation.subset.pool import SubsetPool
-from curate.evaluation.subset.request import SubsetSettings
 from curate.evaluation.subset.trained import Train
 from curate.probes.network import SIDE, predicted, thumbnail, train_network
 from curate.tables.images import holds_paths, require_images
@@ -50,26 +49,25 @@ def read_pictures(pool: SubsetPool, *, source: str | None) -> PixelSquares:
     return PixelSquares(at, torch.from_numpy(pixels[at]))
 
 
-def trainer(pool: SubsetPool, images: PixelSquares, settings: SubsetSettings, announce: Callable[[str], None]) -> Train:
+def trainer(pool: SubsetPool, images: PixelSquares, options: EvaluateOptions) -> Train:
     """Return a function that trains a network on rows with a seed, and returns which test rows it gets right.
 
     Args:
         pool: rows with readable images, labels and test rows.
         images: of the same rows, in the same order.
-        settings: steps, seed and device.
-        announce: called once with the device.
+        options: steps, seed and device.
     """
-    device = str(select_device(settings.device))
+    device = str(select_device(options.device))
     tests = pool.tests
-    announce(f"a small network of {settings.network:,} steps for each side and seed, on {device}")
+    options.announce(f"a small network of {options.network:,} steps for each side and seed, on {device}")
 
     def train(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
         model = train_network(
             images.pixels[rows],
             pool.label[rows],
             len(pool.classes),
-            seed=settings.seed + number,
-            steps=settings.network,
+            seed=options.seed + number,
+            steps=options.network,
             device=device,
         )
         return np.asarray(predicted(model, images.pixels[tests], device) == pool.label[tests])

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from curate.evaluation.options import EvaluateOptions
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list
+from scoring.settings import require_between, require_seed
 
 SHARE = 0.2  # default held-out share of each class
 MOST_SEEDS = 1000
@@ -62,33 +64,9 @@ def parse_test(text: str | None, table: Table) -> TestSide:
     return TestSide(0.0, column, value.removeprefix("="))
 
 
-@dataclass(frozen=True)
-class SubsetSettings:
-    """How a subset is measured.
-
-    Attributes:
-        seeds: number of random subsets of each kind, and of trainings of a network; >= 2.
-        seed: of everything that is drawn.
-        sample: maximum number of sampled rows; None for as many as take a minute or two.
-        network: steps of the small network; 0 for none.
-        device: that trains it.
-    """
-
-    seeds: int = 5
-    seed: int = 0
-    sample: int | None = None
-    network: int = 0
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.seeds <= MOST_SEEDS:
-            raise InputError(
-                f"--seeds must be between 2 and {MOST_SEEDS:,}, got {self.seeds}: the spread of random subsets is "
-                "measured; 5 is usual"
-            )
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
-        if self.sample is not None and self.sample < 100:
-            raise InputError(f"--sample must be at least 100 rows for --subset, got {self.sample}; choose more")
-        if not 0 <= self.network <= MOST_STEPS:
-            raise InputError(f"--network must be between 0 and {MOST_STEPS:,} steps, got {self.network}; 400 is usual")
+def check_amounts(options: EvaluateOptions) -> None:
+    """Raise InputError for a number out of range."""
+    require_between("--seeds", options.seeds, 2, MOST_SEEDS, "the spread of random subsets is measured; 5 is usual")
+    require_seed(options.seed)
+    require_between("--sample", options.sample, 100, hint="choose more rows for --subset")
+    require_between("--network", options.network, 0, MOST_STEPS, "400 steps are usual")

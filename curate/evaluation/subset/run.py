@@ -1,7 +1,6 @@
 """The evaluation of a subset: read rows, draw training sets, train models and compare them."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ from curate.evaluation.subset import training, words
 from curate.evaluation.subset.findings import Noise, SubsetFindings, coverage, diversity, fairness
 from curate.evaluation.subset.pixels import PixelSquares, read_pictures, trainer
 from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
-from curate.evaluation.subset.request import SubsetSettings, parse_test
+from curate.evaluation.subset.request import check_amounts, parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
 from curate.noise.quality import ClassProbabilities, ConfidentJoint, Mistakes, confident_joint, judge
 from curate.noise.share import shares
-from curate.options.values import part_of, several
+from curate.options.values import several
 from curate.probes.crossed import crossed
 from curate.statistics.diversity import nearest_distances
 from curate.tables.table import Table
@@ -33,7 +32,7 @@ BELOW = 0.5  # label quality below which a label is suspected, as in curate labe
 COPY = 0.97  # cosine of stored embeddings above which two rows are near-copies
 MOST_COPIES = 0.5  # maximum share of test rows that are excluded as copies
 MOST_ALONE = 0.5  # maximum share of rows alone in their class; above, the column has no classes
-Announce = Callable[[str], None]
+SETTINGS = ("seeds", "seed", "sample", "network", "device")  # that determine the numbers, for the result
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,10 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
     Raises:
         InputError: if the subset cannot be judged.
     """
-    settings, test, announce = part_of(SubsetSettings, options), options.test, options.announce
+    check_amounts(options)
+    test, announce = options.test, options.announce
     label = "label" if options.label is None and options.labelled is not None else options.label
-    if label is None and (test is not None or settings.network):
+    if label is None and (test is not None or options.network):
         raise InputError(
             f"--{'test' if test is not None else 'network'} is for models, which need classes; add --label COLUMN"
         )
@@ -149,8 +149,8 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
         label=label,
         labelled=open_labelled(options.labelled),
         group=several(options.group),
-        sample=settings.sample,
-        seed=settings.seed,
+        sample=options.sample,
+        seed=options.seed,
     )
     n_copies, left_out = 0, False
     if label is not None:
@@ -158,7 +158,7 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
         announce(f"{len(pool.tests):,} test rows: searching for near-copies among {len(pool.trainable):,} to train on")
         pool, n_copies, left_out = _without_copies(pool)
         _refuse_tests(pool)
-    sides = draw_sides(pool, seeds=settings.seeds, seed=settings.seed)
+    sides = draw_sides(pool, seeds=options.seeds, seed=options.seed)
     n = len(sides.subset)
     evaluation = SubsetEvaluation(
         str(table.path),
@@ -174,39 +174,35 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
         pool.share,
         n_copies,
         left_out,
-        settings={**asdict(settings), "test": side.words(), "copy": COPY},
+        settings={**{name: getattr(options, name) for name in SETTINGS}, "test": side.words(), "copy": COPY},
     )
     evaluation.fairness = [fairness(name, *each) for name, each in pool.groups.items()]
     announce("diversity and coverage")
-    evaluation.diversity = diversity(pool, sides, seed=settings.seed)
-    evaluation.coverage = coverage(pool, sides, seed=settings.seed)
+    evaluation.diversity = diversity(pool, sides, seed=options.seed)
+    evaluation.coverage = coverage(pool, sides, seed=options.seed)
     if label is not None:
-        _measure_by_labels(evaluation, pool, sides, settings, options)
+        _measure_by_labels(evaluation, pool, sides, options)
     return evaluation
 
 
 def _measure_by_labels(
-    evaluation: SubsetEvaluation,
-    pool: SubsetPool,
-    sides: TrainingSides,
-    settings: SubsetSettings,
-    options: EvaluateOptions,
+    evaluation: SubsetEvaluation, pool: SubsetPool, sides: TrainingSides, options: EvaluateOptions
 ) -> None:
     """Add the measures that need labels: lost classes, label errors, and accuracy of trained models."""
     labels_kept = set(pool.label[sides.subset].tolist())
     evaluation.lost = [name for code, name in enumerate(pool.classes) if code not in labels_kept]
     options.announce(f"labels of {len(pool.label):,} rows, judged by other rows")
-    judged = judge_labels(pool, seed=settings.seed)
+    judged = judge_labels(pool, seed=options.seed)
     evaluation.noise = Noise(
         judged.left(sides.subset, sides.all_rows), judged.wrong(sides.all_rows), judged.wrong(pool.tests)
     )
     images = None
-    if settings.network:
+    if options.network:
         options.announce(f"reading {len(pool.row):,} images")
         images = read_pictures(pool, source=options.source)
-    _train_all(evaluation, pool, sides, judged, settings, options.announce)
+    _train_all(evaluation, pool, sides, judged, options)
     if images is not None:
-        evaluation.trained.insert(0, _network(pool, images, judged, settings, options.announce))
+        evaluation.trained.insert(0, _network(pool, images, judged, options))
 
 
 def _refuse_tests(pool: SubsetPool) -> None:
@@ -252,12 +248,7 @@ def _without_copies(pool: SubsetPool) -> tuple[SubsetPool, int, bool]:
 
 
 def _train_all(
-    evaluation: SubsetEvaluation,
-    pool: SubsetPool,
-    sides: TrainingSides,
-    judged: Judgement,
-    settings: SubsetSettings,
-    announce: Announce,
+    evaluation: SubsetEvaluation, pool: SubsetPool, sides: TrainingSides, judged: Judgement, options: EvaluateOptions
 ) -> None:
     """Train the models on the embeddings of every training set, and compare them."""
     tests, vectors, label = pool.tests, pool.vectors, pool.label
@@ -268,7 +259,7 @@ def _train_all(
 
     def linear(rows: NDArray[np.int64], number: int) -> NDArray[np.bool_]:
         right, c = training.right_by_linear(
-            vectors[rows], label[rows], held, truth, n_classes, seed=settings.seed + number
+            vectors[rows], label[rows], held, truth, n_classes, seed=options.seed + number
         )
         strengths.append(c)
         return right
@@ -286,9 +277,9 @@ def _train_all(
         right = train_on_sides(
             sides,
             train,
-            seeds=settings.seeds,
+            seeds=options.seeds,
             repeated=False,
-            report=lambda text, name=name: announce(f"{name}: {text}"),  # type: ignore[misc]
+            report=lambda text, name=name: options.announce(f"{name}: {text}"),  # type: ignore[misc]
         )
         trained = compared(name, right, tested)
         if name == training.LINEAR:
@@ -309,18 +300,16 @@ def _by_side(values: list[float], right: dict[str, NDArray[np.bool_]]) -> dict[s
     return by_side
 
 
-def _network(
-    pool: SubsetPool, pictures: PixelSquares, judged: Judgement, settings: SubsetSettings, announce: Announce
-) -> SideAccuracies:
+def _network(pool: SubsetPool, pictures: PixelSquares, judged: Judgement, options: EvaluateOptions) -> SideAccuracies:
     """Train the small network on every training set, of rows with a readable image."""
     is_readable = np.zeros(len(pool.row), bool)
     is_readable[pictures.at] = True
     readable = pool.part(is_readable)
     _refuse_tests(readable)
-    sides = draw_sides(readable, seeds=settings.seeds, seed=settings.seed)
-    train = trainer(readable, pictures, settings, announce)
+    sides = draw_sides(readable, seeds=options.seeds, seed=options.seed)
+    train = trainer(readable, pictures, options)
     right = train_on_sides(
-        sides, train, seeds=settings.seeds, repeated=True, report=lambda text: announce(f"network: {text}")
+        sides, train, seeds=options.seeds, repeated=True, report=lambda text: options.announce(f"network: {text}")
     )
     tests = readable.tests
     tested = replace(_held_out(readable, judged, sides, tests), confirmed=judged.confirmed(pictures.at[tests]))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
-from curate.engines.search import searching
+from curate.engines.table import searching
 from curate.manifest.store_path import AnyPath
 from curate.options.function import callable_of
 from curate.options.values import part_of, several

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from curate.columns import KEY
-from curate.engines.search import searching
+from curate.engines.table import searching
 from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import part_of

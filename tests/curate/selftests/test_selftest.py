@@ -139,13 +139,12 @@ def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, t
     widened = table.append_column("unc_noise", pa.array(generator.random(len(table)), mask=_failed(table)))
     pq.write_table(widened, out)
     from curate.evaluation.correctness import LINEAR
-    from curate.evaluation.work import EvaluateSettings, judge_table
+    from curate.evaluation.options import EvaluateOptions
+    from curate.evaluation.work import judge_table
 
-    judged_rows = judge_table(
-        open_(out), "label", labelled=None, column=(), settings=EvaluateSettings(), announce=lambda text: None
-    )
+    rows, correctness = judge_table(open_(out), EvaluateOptions(out, label="label"))
     wrong = np.zeros(len(table))
-    wrong[judged_rows.rows.index] = ~judged_rows.correctness.right[LINEAR]
+    wrong[rows.index] = ~correctness.right[LINEAR]
     widened = widened.append_column(
         "unc_knows", pa.array(wrong + generator.random(len(table)) / 10, mask=_failed(table))
     )

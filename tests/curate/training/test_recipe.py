@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.options.option import declared
-from curate.training.amount import fitted
+from curate.training.dataset import fitted
 from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe, split_settings
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
