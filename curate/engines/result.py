@@ -1,11 +1,38 @@
-"""The result of a scoring run."""
+"""The request and the result of a scoring run."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curate.columns import OK
 from curate.counted import Grid, Printed, counted
-from curate.manifest.store_path import StorePath
+from curate.manifest.store_path import AnyPath
+
+if TYPE_CHECKING:
+    from curate.engines.options import ScoreOptions
+    from curate.manifest import SourceOptions
+    from curate.tables.table import Table
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """The request of a scoring run.
+
+    Attributes:
+        options: as given; the other fields are derived from them.
+        out: path of the table.
+        model: a shipped model's name, or a checkpoint.
+        reading: how the source is read.
+        retry: statuses of the rows that are read again.
+        table: at ``out``, to which rows are added; None for a new table.
+    """
+
+    options: "ScoreOptions"
+    out: AnyPath
+    model: str | Path
+    reading: "SourceOptions"
+    retry: frozenset[str]
+    table: "Table | None" = None
 
 
 @dataclass(frozen=True)
@@ -24,7 +51,7 @@ class ScoreResult(Printed):
         notes: for the user, such as a batch size that was reduced.
     """
 
-    path: Path | StorePath
+    path: AnyPath
     rows: int
     statuses: dict[str, int]
     resumed: int

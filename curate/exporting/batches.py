@@ -11,9 +11,8 @@ import pyarrow as pa
 from curate.columns import KEY, URI
 from curate.exporting.contract import ExportRequest
 from curate.exporting.labels import ExpectedRows, Labels
-from curate.exporting.links import COPY, ImageReader
 from curate.exporting.names import FileNames
-from curate.exporting.row_images import RowImages
+from curate.exporting.row_images import COPY, ImageReader, RowImages
 from curate.exporting.rows import Source, is_plain
 from curate.exporting.run import Job, Written, write_out
 from curate.exporting.survey import survey

@@ -8,7 +8,7 @@ from curate.columns import KEY
 from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREFIX, Item
 from curate.exporting.labels import EMPTY, Collector, ExpectedRows, Labels, shown
-from curate.exporting.parts import AllParts, Part
+from curate.exporting.parts import COMMA, AllParts, Part
 from curate.exporting.rows import Rows
 from curate.manifest.text import read_json, to_json, to_json_list
 from curate.version import __version__
@@ -31,8 +31,8 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     numbered = list(enumerate(rows.items, rows.start + 1))
     images = [_image(number, item) for number, item in numbered]
     annotations = [_annotation(number, item, plan.class_numbers) for number, item in numbered if item.label is not None]
-    part.piece(IMAGES, _lines_of(images))
-    part.piece(ANNOTATIONS, _lines_of(annotations))
+    part.items(IMAGES, images)
+    part.items(ANNOTATIONS, annotations)
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
@@ -41,17 +41,13 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     categories = [{"id": number, "name": name, "supercategory": ""} for name, number in plan.class_numbers.items()]
     file = parts.target(parts.out)
     file.write(b'{"info": ' + to_json(info, indent=None).strip() + b',\n"licenses": [],\n"images": [\n')
-    parts.join(file, IMAGES, b",\n")
+    parts.join(file, IMAGES, COMMA)
     file.write(b'\n],\n"annotations": [\n')
-    parts.join(file, ANNOTATIONS, b",\n")
+    parts.join(file, ANNOTATIONS, COMMA)
     file.write(b'\n],\n"categories": ' + to_json_list(categories).rstrip() + b"}\n")
     if {"width", "height"} <= set(plan.schema.names):
         return ()
     return ("some tools need the width and height of every image: score the images with curate score",)
-
-
-def _lines_of(values: list[dict[str, Any]]) -> bytes:
-    return b",\n".join(to_json(value, indent=None)[:-1] for value in values)
 
 
 def name_of(item: Item) -> str:

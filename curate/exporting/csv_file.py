@@ -38,7 +38,8 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """
     header = csv_lines([[KEY, URI, *_columns(plan), LABEL, ANNOTATOR]]).encode()
     file = parts.target(parts.out)
-    file.write(header if header.isascii() and parts.is_ascii(LINES) else b"\xef\xbb\xbf" + header)
+    is_ascii = header.isascii() and all(path.read_bytes().isascii() for path in parts.places(LINES))
+    file.write(header if is_ascii else b"\xef\xbb\xbf" + header)
     parts.join(file, LINES)
     return ()
 

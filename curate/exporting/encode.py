@@ -13,6 +13,7 @@ from scoring.images.deep import WHITE
 from scoring.images.geometry import resize
 from scoring.images.raster import DecodeOptions
 from scoring.images.sniff import sniff
+from scoring.settings import require_between
 
 KINDS = ("jpeg", "png", "webp")
 QUALITY = 90  # default quality of JPEG and WebP
@@ -44,8 +45,7 @@ class Encoding:
         """
         if resize is None and encode is None:
             return None
-        if resize is not None and resize < 1:
-            raise InputError(f"--resize must be at least 1 pixel, got {resize}")
+        require_between("--resize", resize, 1, hint="it is a number of pixels")
         match = re.fullmatch(r"(jpeg|png|webp)(?::(\d{1,3}))?", encode or "png")
         quality = int(match[2] or QUALITY) if match else 0
         if match is None or not 1 <= quality <= 100 or (match[2] and match[1] == "png"):

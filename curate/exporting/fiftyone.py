@@ -16,7 +16,7 @@ from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREDICTED, PREFIX, PROBABILITY, Item, Value
 from curate.exporting.labels import EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels
 from curate.exporting.names import KeyNames
-from curate.exporting.parts import AllParts, Part
+from curate.exporting.parts import COMMA, AllParts, Part
 from curate.exporting.rows import Rows, is_plain
 from curate.manifest.text import read_json, to_json
 from scoring.errors import InputError
@@ -35,16 +35,13 @@ _LABELS = "fiftyone.core.labels."
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Copy or link the images of some rows into `data/`, and write their samples."""
     wide = _uint64_columns(plan.schema)
-    samples = [
-        _sample(rows.items[image.index].updated(image.facts), image.name, wide)
-        for image in part.store(rows, plan.names, lambda _: DATA)
-    ]
-    part.piece(SAMPLES, b",\n".join(to_json(sample, indent=None)[:-1] for sample in samples))
+    images = part.store(rows, plan.names, lambda _: DATA)
+    part.items(SAMPLES, (_sample(rows.items[each.index].updated(each.facts), each.name, wide) for each in images))
 
 
 def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     """Write the files that `fiftyone.Dataset.from_dir` imports, next to the images."""
-    parts.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", b",\n")
+    parts.joined(SAMPLES, SAMPLES, b'{"samples": [\n', b"\n]\n}\n", COMMA)
     parts.write(METADATA, to_json(_metadata(plan)))
     return ()
 
@@ -190,12 +187,9 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
 
 
 def _label_field(samples: list[dict[str, Any]], name: str | None, file: Path) -> str:
-    fields: dict[str, None] = {}
-    for sample in samples:
-        for field, value in sample.items():
-            if isinstance(value, dict) and value.get("_cls") in ("Classification", "Classifications"):
-                fields[field] = None
-    fields.pop(PREDICTION, None)
+    kinds = ("Classification", "Classifications")
+    named = (pair for sample in samples for pair in sample.items() if pair[0] != PREDICTION)
+    fields = dict.fromkeys(field for field, value in named if isinstance(value, dict) and value.get("_cls") in kinds)
     if name is not None and name not in fields:
         raise InputError(
             f"expected a Classification {name!r} in {file}, got {', '.join(fields) or 'none'}; choose another"

@@ -15,9 +15,9 @@ from curate.columns import KEY
 from curate.exporting.contract import Format, Plan
 from curate.exporting.item import PREFIX, Item
 from curate.exporting.labels import CANCELLED, EMPTY, SEVERAL, UNUSABLE, Collector, ExpectedRows, Labels, text_of
-from curate.exporting.parts import AllParts, Part
+from curate.exporting.parts import COMMA, AllParts, Part
 from curate.exporting.rows import Rows
-from curate.manifest.text import MOST_BYTES, read_json, to_json, xml_text
+from curate.manifest.text import MOST_BYTES, read_json, xml_text
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
@@ -43,7 +43,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
         part.lost = [replace(lost, index=inside[lost.index]) for lost in part.lost]
     tasks = [_task(rows.items[index], address) for index, address in sorted(addresses.items())]
     part.written = len(tasks)
-    part.piece(TASKS, b",\n".join(to_json(task, indent=None)[:-1] for task in tasks))
+    part.items(TASKS, tasks)
     part.piece(SERVED, b"." if any(address.startswith(LOCAL) for address in addresses.values()) else b"")
 
 
@@ -64,7 +64,7 @@ def finish(parts: AllParts, plan: Plan) -> tuple[str, ...]:
     config = parts.out.with_suffix(CONFIG_SUFFIX)
     file = parts.target(parts.out)
     file.write(b"[\n")
-    parts.join(file, TASKS, b",\n")
+    parts.join(file, TASKS, COMMA)
     file.write(b"\n]\n")
     if plan.classes:
         settings = parts.target(config, overwrite=parts.overwrite and _is_ours(config))
@@ -150,7 +150,8 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
         kind = "an object" if isinstance(tasks, dict) else "something else"
         raise InputError(f"expected {_WHAT} in {path}, a list of tasks, got {kind}; export the project as JSON")
     collector = Collector(rows, str(path))
-    places = _keys_by_address(rows)
+    # every address that belongs to exactly one key
+    places = rows.by_text(lambda item: {item.key, item.uri, item.path_text, *_served_addresses(item)})
     if tasks and not any("data" in task for task in tasks):
         _read_min(tasks, collector, places, name or CONTROL, path)
     else:
@@ -158,11 +159,6 @@ def read(path: Path, rows: ExpectedRows, name: str | None = None) -> Labels:
         for task in tasks:
             _read_task(task, collector, places, control)
     return collector.finish()
-
-
-def _keys_by_address(rows: ExpectedRows) -> dict[str, str]:
-    """Return every address that belongs to exactly one key."""
-    return rows.by_text(lambda item: {item.key, item.uri, item.path_text, *_served_addresses(item)})
 
 
 def _served_addresses(item: Item) -> Iterator[str]:

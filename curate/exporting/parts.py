@@ -1,17 +1,19 @@
 """Where formats write: the files and pieces of one part, and the export that joins all parts."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 from curate.exporting.names import FileNames
 from curate.exporting.row_images import ExportedImage, Lost, RowImages, fresh
 from curate.exporting.rows import Rows
+from curate.manifest.text import to_json
 from scoring.atomic import AtomicFile, place_errors
 
 CHUNK = 1 << 20
+COMMA = b",\n"  # between the items of a JSON list
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,10 @@ class Part:
         """Append to a named piece."""
         self.pieces.setdefault(name, bytearray()).extend(data)
 
+    def items(self, name: str, values: Iterable[Any]) -> None:
+        """Set a named piece to the items of a JSON list, which ``AllParts.join`` separates by ``COMMA``."""
+        self.piece(name, COMMA.join(to_json(value, indent=None)[:-1] for value in values))
+
     def file(self, name: str) -> HashedFile:
         """Return a new file at path ``name`` in the folder, to write to."""
         return HashedFile(self.folder, name, self.entries)
@@ -190,7 +196,3 @@ class AllParts:
             file.write(before)
             self.join(file, piece, separator)
             file.write(after)
-
-    def is_ascii(self, piece: str) -> bool:
-        """Return whether all pieces of a name are ASCII."""
-        return all(path.read_bytes().isascii() for path in self.places(piece))

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 
 from curate.exporting.encode import Encoding
-from curate.exporting.links import COPY, HARD, ImageReader
 from curate.exporting.rows import Rows
 from curate.manifest import ReadError
 from curate.manifest.ahead import ahead
@@ -30,6 +29,9 @@ from scoring.images.budget import BODIES
 from scoring.images.outcome import DecodeError
 from scoring.images.sniff import sniff
 
+ImageReader = Callable[[str], bytes]  # key -> the encoded image; raises ReadError
+COPY, HARD, SYMBOLIC = "copy", "hard", "symbolic"
+LINKS = (COPY, HARD, SYMBOLIC)  # how images are placed in an export
 NO_FILE = "the table names no file for it"
 AHEAD = 4  # images in memory per thread
 N_BYTES = "n_bytes"

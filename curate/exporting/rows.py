@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY, OK, STATUS, URI
-from curate.exporting.item import Item, Value
+from curate.exporting.item import Item
 from curate.tables.arrays import texts
 from curate.tables.classes import NO_CLASSES, ClassList
 from curate.tables.digests import is_bytes, key_texts
@@ -83,7 +83,7 @@ class Rows:
     @cached_property
     def uris(self) -> list[str | None]:
         """Image paths or URLs of the rows; None for embedded images."""
-        return self._values(URI)
+        return self.table[URI].to_pylist() if URI in self.table.column_names else [None] * len(self)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -134,11 +134,6 @@ class Rows:
         columns = {field.name: json_values(some[field.name]) for field in some.schema}
         return [{name: values[row] for name, values in columns.items()} for row in range(some.num_rows)]
 
-    def _values(self, column: str | None) -> list[Any]:
-        index = -1 if column is None else self.table.schema.get_field_index(column)
-        values: list[Any] = [None] * len(self) if index < 0 else self.table.column(index).to_pylist()
-        return values
-
 
 def is_plain(kind: pa.DataType) -> bool:
     """Return whether CSV and JSON can represent the values of a type: numbers and text."""
@@ -156,13 +151,6 @@ def is_json(kind: pa.DataType) -> bool:
 def is_any(kind: pa.DataType) -> bool:
     """Return True: Parquet represents the values of every type."""
     return True
-
-
-def plain_value(value: object) -> Value | None:
-    """Return a value for JSON and CSV; None for NaN and infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if isinstance(value, str | int) else None
 
 
 def json_values(column: pa.ChunkedArray) -> list[Any]:
@@ -218,9 +206,9 @@ def json_value(value: Any) -> Any:
         return [json_value(each) for each in value]
     if isinstance(value, dict):
         return {str(name): json_value(each) for name, each in value.items()}
-    if value is None or isinstance(value, str | int | float):
-        return plain_value(value)
-    return str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def ok_rows(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,20 +7,12 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.manifest.folder import SIDE_NAMES
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
 
 SPLIT = "split"  # default split column
-SIDES = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "test": "test",
-    "testing": "test",
-}
+SIDES = {**SIDE_NAMES, "dev": "val"}
 TRAIN, VAL, TEST = "train", "val", "test"
 THEIR_NAMES = {VAL: "validation"}  # splits with another name in `datasets`
 HELD_OUT = 0.2  # share of each class held out as val without a split column

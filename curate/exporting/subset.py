@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from curate.engines.log import RunLog
 from curate.exporting.batches import RANK, by_rank
 from curate.exporting.contract import ExportRequest, Format, Plan
 from curate.exporting.encode import Encoding
-from curate.exporting.links import COPY, LINKS
 from curate.exporting.names import FileNames
 from curate.exporting.options import ExportOptions
-from curate.exporting.row_images import SUFFIXES, RowImages
+from curate.exporting.row_images import COPY, LINKS, SUFFIXES, RowImages
 from curate.exporting.rows import Source, is_plain
 from curate.exporting.run import ExportProgress, Job, Written, refused, write_out
 from curate.exporting.shards import N_BYTES, Shard
@@ -114,7 +113,9 @@ def run_export(options: ExportOptions) -> ExportResult:
         require_images(opened, options.source)
     if seen.gone:
         raise refused(plan.n_rows, seen.gone, *seen.first_gone)
-    result = _planned(options, opened, plan)
+    result = ExportResult(options.to, plan.n_rows, plan.labelled, plan.left_out)
+    notes = _notes(opened, plan, options.take)
+    result = replace(result, classes=plan.classes, lacking=plan.lacking, notes=notes)
     if place is None:
         return result
     result = replace(result, load=kind.load_lines(place, plan))
@@ -147,26 +148,19 @@ def run_export(options: ExportOptions) -> ExportResult:
 export = callable_of(ExportOptions, run_export)
 
 
-def _planned(options: ExportOptions, opened: Table, plan: Plan) -> ExportResult:
-    """Return the result that an export will have, without writing anything."""
-    return ExportResult(
-        options.to,
-        plan.n_rows,
-        plan.labelled,
-        plan.left_out,
-        classes=plan.classes,
-        lacking=plan.lacking,
-        notes=_notes(opened, plan, options.take),
-    )
-
-
 def _write(options: ExportOptions, job: Job, located: Located | None, encoding: Encoding | None) -> Written:
     """Write the missing parts of an export, and its log."""
     with RunLog(
         options.log, command="export", table=str(options.table), to=options.to, out=str(job.out), rows=job.plan.n_rows
     ) as events:
         images = RowImages(None, located, encoding, options.link, checked=True, workers=usable_cores())
-        written = write_out(replace(job, report=_listener(events, options.report)), images)
+
+        def report(progress: ExportProgress) -> None:
+            events.write("part", **asdict(progress))
+            if options.report is not None:
+                options.report(progress)
+
+        written = write_out(replace(job, report=report), images)
         events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
     return written
 
@@ -271,17 +265,6 @@ def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[
 def digest_of_names(names: Sequence[str]) -> str:
     """Return a digest of names in order."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
-
-
-def _listener(events: RunLog, report: Callable[[ExportProgress], None] | None) -> Callable[[ExportProgress], None]:
-    """Return a listener that logs each part and calls the other listeners."""
-
-    def both(progress: ExportProgress) -> None:
-        events.write("part", **asdict(progress))
-        if report is not None:
-            report(progress)
-
-    return both
 
 
 def digest_of(table: Table) -> str:

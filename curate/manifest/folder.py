@@ -30,10 +30,10 @@ from scoring.images.sniff import HEAD
 from scoring.system import READ, read_at
 
 _BLOCK = 65536  # names kept as Python objects before they become an Arrow array
-_SIDES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val"}
-_SIDES |= {"test": "test", "testing": "test"}
+SIDE_NAMES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val"}
+SIDE_NAMES |= {"test": "test", "testing": "test"}
 _OF_SETS = ("", "_set", "2012", "2014", "2015", "2017")  # as in training_set, and in train2017 of COCO
-SIDES = {(name + more).encode(): side for name, side in _SIDES.items() for more in _OF_SETS}
+SIDES = {(name + more).encode(): side for name, side in SIDE_NAMES.items() for more in _OF_SETS}
 SHARD_SUFFIXES = ("parquet", "tar")
 
 
@@ -41,9 +41,7 @@ SHARD_SUFFIXES = ("parquet", "tar")
 class Skipped:
     """Entries that a scan skipped."""
 
-    not_images: Counter[str] = field(
-        default_factory=Counter
-    )  # counts by suffix; files without one by their first bytes
+    not_images: Counter[str] = field(default_factory=Counter)  # by suffix; files without one by their first bytes
     hidden: int = 0
     links: int = 0  # links to a folder, out of the root, or dangling
     repeated: int = 0  # folders reached a second time through a link

@@ -1,14 +1,14 @@
 """Checks that keys are present, text and unique."""
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.counted import counted
+from curate.counted import counted, repeated
 from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
@@ -115,21 +115,9 @@ class UniqueCheck:
         if not same.any():
             return
         rows = np.union1d(order[1:][same], order[:-1][same])[:_CONFIRM]
-        repeated = _repeated(take(rows))
-        if repeated:
-            shown = ", ".join(repr(key) for key in repeated[:_SHOWN])
+        if twice := repeated(take(rows)):
+            shown = ", ".join(map(repr, twice[:_SHOWN])) + (", ..." if len(twice) > _SHOWN else "")
             raise InputError(
                 f"expected unique keys, got {counted(int(same.sum()), 'row')} whose {column} repeats an earlier one "
-                f"({shown}{', ...' if len(repeated) > _SHOWN else ''}); {other_key(where)}"
+                f"({shown}); {other_key(where)}"
             )
-
-
-def _repeated(keys: Iterable[str]) -> list[str]:
-    """Return the keys that occur more than once, in the order in which they first repeat."""
-    seen: set[str] = set()
-    repeated: dict[str, None] = {}
-    for key in keys:
-        if key in seen:
-            repeated[key] = None
-        seen.add(key)
-    return list(repeated)

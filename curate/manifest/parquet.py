@@ -82,7 +82,8 @@ class ParquetManifest:
         if self._files.folders:
             self.description += f"; {', '.join(self._files.folders)} from the names of folders"
         self._row_stream = self._stream(_row_leaves(self._layout, self._files.schema), _TEXT_ROWS)
-        self._image_stream = self._stream(_image_leaves(self._layout), _IMAGE_ROWS)
+        leaves = [leaf for leaf in (layout.bytes_leaf, layout.path) if leaf is not None]
+        self._image_stream = self._stream(leaves, _IMAGE_ROWS)
         self._nulls = None if layout.bytes_leaf is None else self._stream([layout.bytes_leaf], _IMAGE_ROWS)
         self._check()
 
@@ -299,21 +300,13 @@ def _batches(stream: RowStream, start: int, stop: int) -> Iterator[pa.RecordBatc
 
 def _row_leaves(layout: Layout, schema: pa.Schema) -> list[str]:
     """Return the columns that `rows` reads: key, path and the user's, without the bytes."""
-    leaves = {layout.key, layout.path} - {None}
-    names: list[str] = [leaf for leaf in leaves if leaf is not None]
-    stored = set(schema.names)
+    names = {leaf for leaf in (layout.key, layout.path) if leaf is not None}
     for name, _ in layout.user_columns:
-        if name not in stored:
-            continue  # from the name of a folder
         if name == layout.image:
-            names += [f"{name}.{part.name}" for part in schema.field(name).type if part.name != "bytes"]
-        else:
-            names.append(name)
-    return sorted(set(names))
-
-
-def _image_leaves(layout: Layout) -> list[str]:
-    return [leaf for leaf in (layout.bytes_leaf, layout.path) if leaf is not None]
+            names |= {f"{name}.{part.name}" for part in schema.field(name).type if part.name != "bytes"}
+        elif name in schema.names:  # else from the name of a folder
+            names.add(name)
+    return sorted(names)
 
 
 def _leaf(table: pa.Table, leaf: str) -> pa.ChunkedArray:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from curate.manifest.contract import ReadError, too_large
-from curate.manifest.failures import SLOW, AnswerError, Failure, failure_of
+from curate.manifest.failures import SLOW, AnswerError, failure_of
 from curate.manifest.hub import facts_of, is_hub, read_range
 from curate.manifest.reach import Client, Reach
 from curate.manifest.schemes import file_system, scheme_of
@@ -42,12 +42,8 @@ def ask(request: Callable[[], T]) -> T:
             failure = failure_of(error)
             if number == TRIES or not failure.passes:
                 raise ReadError(failure.status, failure.text) from None
-        time.sleep(_pause(number, failure))
+        time.sleep(max(PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.0), failure.wait))
     raise ValueError("the loop above always returns or raises")
-
-
-def _pause(number: int, failure: Failure) -> float:
-    return max(PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.0), failure.wait)
 
 
 def get(uri: str, max_bytes: int, reach: Reach) -> bytes:
@@ -91,9 +87,8 @@ def get_range(uri: str, start: int, stop: int, reach: Reach) -> bytes:
             if is_hub(system):
                 return read_range(system, path, start, stop, _seconds(stop - start))
             if hasattr(system, "_cat_file") and getattr(system, "async_impl", False):
-                return bytes(
-                    _sync(system, lambda: _limited(system._cat_file(path, start=start, end=stop), stop - start))
-                )
+                part = partial(system._cat_file, path, start=start, end=stop)
+                return bytes(_sync(system, lambda: _limited(part(), stop - start)))
             return bytes(system.cat_file(path, start=start, end=stop))
         except Exception as error:
             if failure_of(error).beyond_end:  # response for the first byte of an empty file
@@ -121,20 +116,8 @@ def size_of(facts: dict[str, Any]) -> int:
 
 def version_in(facts: dict[str, Any]) -> str:
     """Return the part of a driver's report on a file that changes with its content."""
-    tags = (
-        "generation",
-        "blob_id",
-        "xet_hash",
-        "ETag",
-        "etag",
-        "md5Hash",
-        "mtime",
-        "LastModified",
-        "last_modified",
-        "updated",
-        "created",
-    )
-    return next((str(facts[tag]) for tag in tags if facts.get(tag)), "")
+    tags = "generation blob_id xet_hash ETag etag md5Hash mtime LastModified last_modified updated created"
+    return next((str(facts[tag]) for tag in tags.split() if facts.get(tag)), "")
 
 
 def info_of(system: Any, path: str) -> dict[str, Any]:

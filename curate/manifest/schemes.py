@@ -47,24 +47,6 @@ URL_PATTERN = URL.pattern
 CHAIN = re.compile(r"::[A-Za-z][A-Za-z0-9+.\-]+://")
 
 
-def google_driver() -> Any:
-    """Return the class of the driver for the JSON API.
-
-    gcsfs's default driver first requests the bucket's kind over gRPC. If that fails (an emulator, a proxy, a missing
-    permission), it waits a minute each time before it falls back to this one.
-    """
-    from gcsfs.core import GCSFileSystem
-
-    return GCSFileSystem
-
-
-def google_options() -> dict[str, Any]:
-    """Return the options of the driver: by default it would wait forever for a silent server."""
-    from aiohttp import ClientTimeout
-
-    return {"requests_timeout": ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE)}
-
-
 def try_once(system: Any) -> None:
     """Disable a file system's own retries (six, half a minute in total), because its caller retries."""
     plain = getattr(type(system)._request, "__wrapped__", None)
@@ -80,12 +62,6 @@ async def widen(system: Any, connections: int) -> None:
     if "connector" not in system.session_kwargs and not certified:
         system.session_kwargs = {**system.session_kwargs, "connector": TCPConnector(limit=connections)}
     await system._set_session()
-
-
-def names_repository(url: str) -> bool:
-    """Return whether a URL of the hub is within a repository."""
-    parts = url.partition("://")[2].strip("/").split("/")
-    return len(parts) >= (3 if parts[0] in HUB_KINDS else 2)
 
 
 def check_hub() -> None:
@@ -157,7 +133,8 @@ def check_scheme(uri: str) -> None:
         raise UrlError(f"no way to open {scheme}:// URLs; expected one of {', '.join(SCHEMES)}")
     if CHAIN.search(uri):
         raise UrlError(f"expected a plain URL, got a chain of URLs ('::') in {shown(uri)!r}; download it first")
-    if scheme == "hf" and not names_repository(uri):
+    parts = uri.partition("://")[2].strip("/").split("/")
+    if scheme == "hf" and len(parts) < (3 if parts[0] in HUB_KINDS else 2):
         raise UrlError(f"expected a URL such as hf://datasets/OWNER/NAME/FOLDER, got {uri!r}; add a repository")
     extra = SCHEMES[scheme]
     try:
@@ -171,10 +148,14 @@ def check_scheme(uri: str) -> None:
 
 
 def _driver(scheme: str) -> Any:
+    if scheme in GOOGLE:
+        # not gcsfs's default driver, which first requests the bucket's kind over gRPC: if that fails (an emulator, a
+        # proxy, a missing permission), it waits a minute each time before it falls back to this one
+        from gcsfs.core import GCSFileSystem
+
+        return GCSFileSystem
     import fsspec
 
-    if scheme in GOOGLE:
-        return google_driver()
     return fsspec.get_filesystem_class(scheme)
 
 
@@ -263,7 +244,11 @@ def _connected(driver: Any, scheme: str, options: dict[str, Any], *, shared: boo
 def _options(scheme: str, *, listing: bool, shared: bool) -> dict[str, Any]:
     """Return the options of a driver: as many connections as requests, and no retries."""
     if scheme in GOOGLE:
-        return {**google_options(), "use_listings_cache": False}
+        from aiohttp import ClientTimeout
+
+        # by default it would wait forever for a silent server
+        waits = ClientTimeout(total=None, sock_connect=CONNECT, sock_read=SILENCE)
+        return {"requests_timeout": waits, "use_listings_cache": False}
     if listing:
         return {"use_listings_cache": False} if shared and scheme != "hf" else {}
     if scheme not in ("s3", "s3a"):
@@ -272,11 +257,5 @@ def _options(scheme: str, *, listing: bool, shared: bool) -> dict[str, Any]:
 
     configured = conf.get(scheme, {}).get("config_kwargs", {})
     once = {"mode": "standard", "total_max_attempts": 1}
-    return {
-        "config_kwargs": {
-            "max_pool_connections": MOST_CONNECTIONS,
-            "connect_timeout": 15,
-            "retries": once,
-            **configured,
-        }
-    }
+    ours = {"max_pool_connections": MOST_CONNECTIONS, "connect_timeout": CONNECT, "retries": once}
+    return {"config_kwargs": {**ours, **configured}}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from curate.manifest.store_path import StorePath
+from curate.manifest.text import json_object
 from scoring.errors import InputError
 
 BEAT = 15.0  # seconds between two heartbeats
@@ -120,10 +121,7 @@ class StoreLock:
         return max((int(name[5:11]) for name in names if name[5:11].isdecimal()), default=0)
 
     def _owner(self, number: int) -> dict[str, Any]:
-        with suppress(ValueError):
-            value = json.loads(self._object("lock", number).read() or b"{}")
-            return value if isinstance(value, dict) else {}
-        return {}
+        return json_object(self._object("lock", number).read() or b"") or {}
 
     def _holder(self, number: int) -> str:
         owner = self._owner(number)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from curate.counted import counted
 from curate.exporting.batches import write_batch
-from curate.exporting.links import ImageReader
+from curate.exporting.row_images import ImageReader
 from curate.exporting.table import TOOLS
 from curate.options.function import callable_of
 from curate.policies.receipts import environment

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from curate.columns import LABEL
-from curate.exporting.links import COPY, LINKS
+from curate.exporting.row_images import COPY, LINKS
 from curate.exporting.table import TOOLS
 from curate.rounds.measures.rules import StopRule, parse_rules
 from curate.tables.classes import read_classes

@@ -293,7 +293,7 @@ MISTAKES = {
     "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model needs --degrade"),
     "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv, got: No such file"),
     "repeats": (["--label", "label", "--repeats", "0"], {}, "--repeats must be between 1"),
-    "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20 rows, got 3"),
+    "a small sample": (["--label", "label", "--sample", "3"], {}, "--sample must be at least 20, got 3"),
     "a report of another kind": (["--label", "label", "-o", "r.txt"], {}, "ends in .json"),
     "corrupted images of no model": (["--degrade", "20"], {}, "pass it as --model"),
 }

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from curate.manifest import SourceOptions, open_manifest
-from curate.training.dataset import class_column, labels_of
+from curate.training.dataset import class_column, label_column
 from scoring.errors import InputError
 
 
@@ -21,7 +21,7 @@ def table(tmp_path, keys, **columns):
 
 def test_the_folder_of_a_key_is_its_class(tmp_path):
     manifest = table(tmp_path, ["train/cat/1.png", "train/bee/2.png", "train/cat/3.png"])
-    assert labels_of(manifest, "folder", "sclr") == ["cat", "bee", "cat"]
+    assert label_column(manifest, "folder", "sclr").to_pylist() == ["cat", "bee", "cat"]
 
 
 def test_a_column_of_that_name_wins(tmp_path):
@@ -31,4 +31,4 @@ def test_a_column_of_that_name_wins(tmp_path):
 
 def test_keys_without_folders_are_refused(tmp_path):
     with pytest.raises(InputError, match="folder"):
-        labels_of(table(tmp_path, ["1.png", "2.png"]), "folder", "sclr")
+        label_column(table(tmp_path, ["1.png", "2.png"]), "folder", "sclr")
