@@ -266,7 +266,7 @@ def test_a_few_columns_go_along_where_they_are_named(workdir):
     [
         ("folder", {"link": "soft"}, "--link: expected copy, hard, symbolic, got 'soft'"),
         ("folder", {"link": "hard", "resize": 5}, "--link keeps images as they are"),
-        ("folder", {"resize": 0}, "--resize must be at least 1 pixel"),
+        ("folder", {"resize": 0}, "--resize must be at least 1, got 0"),
         ("folder", {"encode": "gif"}, "--encode: expected jpeg, png, webp"),
         ("folder", {"encode": "png:80"}, "--encode: expected jpeg, png, webp"),
         ("folder", {"encode": "jpeg:101"}, "1 to 100"),
