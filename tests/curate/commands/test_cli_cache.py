@@ -11,7 +11,7 @@ import torch
 from commandline import run
 from PIL import Image
 
-from curate.training.dataset import class_column, labels_of, open_source
+from curate.training.dataset import class_column, label_column, open_source
 from scoring.checkpoint import load_model, read_header, save_checkpoint
 from trainers.cache import open_cache
 from trainers.data import number_labels
@@ -293,13 +293,13 @@ def test_a_cache_and_training_from_images_take_the_same_labels(photos, tiny_chec
     table = tmp_path / "t.parquet"
     rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_parquet(table)
     manifest = open_source([str(table)], {})
-    assert class_column(manifest, name).to_pylist() == labels_of(manifest, name, "losspred")
+    assert class_column(manifest, name).to_pylist() == label_column(manifest, name, "losspred").to_pylist()
     made = run("cache", table, "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 1, "--label", name,
                "-o", tmp_path / "f")  # fmt: skip
     assert made.exit_code == 0, made.output
     cache = open_cache(tmp_path / "f")
     assert cache.classes == classes
-    assert number_labels(labels_of(manifest, name, "losspred"))[0].tolist() == cache.labels.tolist()
+    assert number_labels(label_column(manifest, name, "losspred").to_pylist())[0].tolist() == cache.labels.tolist()
 
 
 def test_a_cache_reports_missing_labels_when_it_is_made(photos, tiny_checkpoint, tmp_path):
