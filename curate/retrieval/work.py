@@ -224,7 +224,7 @@ class RetrievalWork:
         return searched.nearest(vectors, searched_rows, top)
 
     def _facts(self) -> dict[str, object]:
-        given = self.options
-        reject = parse_cut(given.reject)
-        facts = {name: getattr(given, name) for name in ("credible", "calibrate", "seed")}
-        return {"top": given.top or (None if given.credible else TOP), **facts, "reject": reject and reject.text}
+        options = self.options
+        reject = parse_cut(options.reject)
+        facts = {name: getattr(options, name) for name in ("credible", "calibrate", "seed")}
+        return {"top": options.top or (None if given.credible else TOP), **facts, "reject": reject and reject.text}

@@ -144,8 +144,8 @@ class _Writer:
             self._unread += 1
             self.problem = self.problem or (f"; {problem}" if data is None else "")
             return
-        given = user_columns if user_columns is not None else pa.table({})
-        columns = {name: given.column(name) for name in given.column_names if name not in (KEY, URI, IMAGE)}
+        present = user_columns if user_columns is not None else pa.table({})
+        columns = {name: present.column(name) for name in given.column_names if name not in (KEY, URI, IMAGE)}
         line = pa.table({KEY: [key], **columns, IMAGE: pa.array([data], pa.large_binary())})
         if self._file is None:
             self._file = pq.ParquetWriter(self.path, line.schema, compression="none")
