@@ -145,7 +145,7 @@ class _Writer:
             self.problem = self.problem or (f"; {problem}" if data is None else "")
             return
         present = user_columns if user_columns is not None else pa.table({})
-        columns = {name: present.column(name) for name in given.column_names if name not in (KEY, URI, IMAGE)}
+        columns = {name: present.column(name) for name in present.column_names if name not in (KEY, URI, IMAGE)}
         line = pa.table({KEY: [key], **columns, IMAGE: pa.array([data], pa.large_binary())})
         if self._file is None:
             self._file = pq.ParquetWriter(self.path, line.schema, compression="none")
