@@ -227,4 +227,4 @@ class RetrievalWork:
         options = self.options
         reject = parse_cut(options.reject)
         facts = {name: getattr(options, name) for name in ("credible", "calibrate", "seed")}
-        return {"top": options.top or (None if given.credible else TOP), **facts, "reject": reject and reject.text}
+        return {"top": options.top or (None if options.credible else TOP), **facts, "reject": reject and reject.text}
