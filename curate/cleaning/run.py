@@ -43,7 +43,7 @@ from curate.reporting.review import DECIDED, LIKE, on_images, read_findings
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile
-from scoring.checkpoint import find_checkpoint
+from scoring.checkpoint import FIT, find_checkpoint, read_header
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
 from scoring.model_names import is_published
@@ -150,8 +150,7 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
     label = _label(options, manifest)
     source = [str(place) for place in several(options.source)]
     out, model, export = Path(options.out), str(options.model), options.export
-    if not is_published(model):
-        find_checkpoint(model)
+    refits = is_published(model) or FIT not in read_header(find_checkpoint(model))
     if Path(model).is_file():
         model = from_folder(model, out)
     if export is not None:
@@ -172,6 +171,7 @@ def _cleaning(options: CleanOptions, manifest: Manifest) -> Cleaning:
     return Cleaning(
         source=places[0] if len(places) == 1 else places,
         model=model,
+        refits=refits,
         label=label,
         reading=_source_options(options, out),
         against=None if against is None else from_folder(against, out),

@@ -120,6 +120,7 @@ class Cleaning:
     Attributes:
         source: one or several locations of images.
         model: that scores them.
+        refits: whether the scores of a dataset that grew are fitted again; False for a model with a stored fit.
         label: class column, or None.
         reading: options of the step ``score`` on how to read the source, such as ``root``.
         against: other images or scores in which leaks are searched, or None.
@@ -132,6 +133,7 @@ class Cleaning:
 
     source: str | list[str]
     model: str
+    refits: bool = True
     label: str | None = None
     reading: Mapping[str, str | bool] = field(default_factory=dict)
     against: str | None = None
@@ -145,7 +147,9 @@ class Cleaning:
         """Return the options of each step by its name."""
         images = {"source": self.source} if self.reads_source else {}
         named = {} if self.label is None else {"label": self.label}
-        scoring = {"source": self.source, "model": self.model, "add": True, **self.reading}
+        scoring: dict[str, Any] = {"source": self.source, "model": self.model, "add": True, **self.reading}
+        if self.refits:
+            scoring["refit"] = True
         steps: dict[str, dict[str, Any]] = {"score": scoring}
         if self.against is not None and not self.against_scored:
             steps["against"] = {"run": "score", "source": self.against, "model": self.model, "add": True}

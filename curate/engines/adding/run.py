@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import CUSTOM, KEY, MTIME, N_BYTES, STATUS, URI, describe, describe_all
+from curate.columns import CUSTOM, KEY, MTIME, N_BYTES, OK, STATUS, URI, describe, describe_all
 from curate.counted import counted
 from curate.engines.adding.compare import UNKNOWN, Comparison, compare, differ
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
@@ -37,6 +37,7 @@ from curate.tables.fits import JUDGED
 from curate.tables.provenance import REQUEST
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
+from curate.version import __version__
 from scoring.atomic_folder import AtomicFolder
 from scoring.errors import InputError
 from scoring.images.deep import WHITE
@@ -81,11 +82,12 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
     _refuse_refit(table, setup)
     comparison = compare(table, setup)
     options.announce(comparison.words())
-    if comparison.score.any() and _was_never_fitted(table, setup):
+    never_fitted = _was_never_fitted(table, setup)
+    if comparison.score.any() and never_fitted:
         options = replace(options, refit=True)
         setup = replace(setup, request=replace(request, options=options))
     state = _State(**vars(setup), table=table, comparison=comparison, releases=releases, notes=[*comparison.notes])
-    if not comparison.differs and not options.refit:
+    if not comparison.differs and (not options.refit or never_fitted or _is_fitted_to_all(table)):
         # leftovers of a run interrupted at its very end are removed
         clear(state.work, request.out, lambda of: bool(of.get("add")) or of == table.metadata["settings"])
         options.announce(f"nothing new: {request.out} is unchanged")
@@ -120,6 +122,16 @@ def _was_never_fitted(table: Table, setup: RunSetup) -> bool:
         and not {FITTED, CLASS} & {*table.schema.names}
         and is_of_scoring(table.metadata.get("fit"))
     )
+
+
+def _is_fitted_to_all(table: Table) -> bool:
+    """Return whether this version fitted the scores of a table to exactly its present rows."""
+    fit = table.metadata.get("fit")
+    if not isinstance(fit, dict) or JUDGED in fit or table.metadata.get("curate") != __version__:
+        return False
+    columns = table.read([STATUS, FITTED])
+    n_fitted = len(columns) - columns[FITTED].null_count
+    return n_fitted == fit.get("rows") == pc.sum(pc.equal(columns[STATUS], OK)).as_py()
 
 
 def _refuse_refit(table: Table, setup: RunSetup) -> None:
