@@ -173,12 +173,11 @@ class OfColour(Passing):
         return agree
 
 
-def are_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Marked:
-    """Return which of P pairs are drawings, both stored without loss, shape (P,)."""
-    first, second = _drawing_measures(side, query), _drawing_measures(rows, row)
-    pixels = np.prod([np.ceil(np.minimum(first[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of ``colours``
-    colours = np.maximum(first[COLOURS], second[COLOURS])
-    drawn: Marked = (colours <= MOST_COLOURS) & (PIXELS_A_COLOUR * colours <= pixels)
+def drawings(rows: Rows, at: Places) -> Marked:
+    """Return which of rows (P,) are drawings stored without loss, shape (P,)."""
+    measures = _drawing_measures(rows, at)
+    pixels = np.prod([np.ceil(np.minimum(measures[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of colours
+    drawn: Marked = (measures[COLOURS] <= MOST_COLOURS) & (PIXELS_A_COLOUR * measures[COLOURS] <= pixels)
     return drawn
 
 
@@ -190,7 +189,7 @@ def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Mark
     first, second = _drawing_measures(side, query), _drawing_measures(rows, row)
     same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
     differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
-    return are_drawings(side, query, rows, row) & same_size & differ
+    return drawings(side, query) & drawings(rows, row) & same_size & differ
 
 
 def _drawing_measures(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:

@@ -12,8 +12,9 @@ from curate.columns import SIGNATURE, THUMBNAIL
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, chunks, joined
 from curate.policies.dedup.finders.looks import VIEWS
-from curate.policies.dedup.finders.passing import OfColour, are_drawings, are_two_drawings
+from curate.policies.dedup.finders.passing import OfColour, are_two_drawings, drawings
 from curate.policies.dedup.finders.searches import NearVector, Search
+from curate.policies.dedup.grouping.loss import LOSSLESS, has_format
 from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.copies import first_equal
 from curate.tables.rows import Rows
@@ -104,19 +105,21 @@ class Confirmation:
     def _differ(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
         """Return which linked rows are not confirmed by their local changes, shape (P,).
 
-        By a strict threshold, in large groups, and of drawings with thumbnails, each row must be. In smaller groups,
-        versions of a photograph may differ in a part: only rows of a group of which most differ clearly are others.
+        By a strict threshold, in large groups, and of files without loss, each row must be. In smaller groups, versions
+        of a photograph may differ in a part: only those of a drawing, or of which most differ clearly, are others.
         """
         owner, wrong, clear = stars.owner[rows], ~(changes <= COPY), changes > OTHER
         size, strange, unlike = (np.bincount(owner, some)[owner] for some in (None, wrong, clear))
         checked = self._checked(stars, rows, changes, side)
         wrong |= (size >= LARGE) & (2 * strange > size) & ~(changes <= STRICT)
-        return (wrong & checked) | (clear & (size >= FEW) & (2 * unlike > size))
+        exact = has_format(side, LOSSLESS)[owner] & has_format(self.rows, LOSSLESS)[rows] & ~np.isnan(changes)
+        drawn = drawings(side, owner) | drawings(self.rows, rows)
+        return (wrong & (checked | exact)) | (clear & (drawn | ((size >= FEW) & (2 * unlike > size))))
 
     def _checked(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
-        """Return which linked rows must each be confirmed: in large groups, by strict thresholds, of drawings."""
+        """Return which linked rows may be known to differ: in large groups, by strict thresholds, of drawings."""
         owner = stars.owner[rows]
-        drawn = are_drawings(side, owner, self.rows, rows) & ~np.isnan(changes)
+        drawn = drawings(side, owner) & drawings(self.rows, rows) & ~np.isnan(changes)
         return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | drawn
 
     def _changes_of(

@@ -357,3 +357,38 @@ def test_equal_drawings_are_copies_though_another_has_nearly_their_thumbnail(tin
     gone = {key for key, row in decided(table, tmp_path).items() if row["decision"] == "drop"}
     assert len(gone) == 2
     assert "a.png" not in gone
+
+
+def test_a_part_that_differs_waits_where_no_loss_of_the_file_explains_it(tiny_checkpoint, tmp_path):
+    """A photograph with and without a name, as PNG; its copies are a JPEG, that as PNG, and a smaller PNG."""
+    photo = Image.open(PHOTOS / "chelsea.jpg").convert("RGB").resize((240, 160))
+    named = photo.copy()
+    ImageDraw.Draw(named).text((10, 120), "Chelsea", fill="white", font=ImageFont.load_default(20))
+    for kind in ("png", "jpg"):
+        (tmp_path / kind).mkdir()
+        for name, image in (("photo", photo), ("named", named)):
+            image.save(tmp_path / kind / f"{name}.{kind}", quality=95)
+    Image.open(tmp_path / "jpg" / "named.jpg").save(tmp_path / "png" / "named_noisy.png")
+    named.resize((120, 80)).save(tmp_path / "png" / "named_small.png")
+    named.save(tmp_path / "png" / "named.jpg", quality=60)
+    for kind, waiting in (("png", 1), ("jpg", 0)):
+        table = scored(tmp_path / kind, tiny_checkpoint, tmp_path / f"{kind}.parquet")
+        result = dedup(table, dry_run=True)
+        assert (result.to_review, result.kept) == (waiting, 1 + waiting)
+
+
+def test_a_jpeg_of_another_drawing_waits_and_its_own_goes(tiny_checkpoint, tmp_path):
+    first = Image.open(meters(tmp_path / "m", 1) / "meter_00.png")
+    second = first.copy()
+    ImageDraw.Draw(second).rectangle((60, 40, 64, 56), fill="white")
+    (tmp_path / "p").mkdir()
+    first.save(tmp_path / "p" / "first.png")
+    first.save(tmp_path / "p" / "again.jpg", quality=50)
+    second.save(tmp_path / "p" / "second.jpg", quality=50)
+    table = scored(tmp_path / "p", tiny_checkpoint, tmp_path / "s.parquet")
+    decisions = decided(table, tmp_path, prefer="*.png")
+    assert {key: (row["decision"], row["rule"] == "review") for key, row in decisions.items()} == {
+        "first.png": ("keep", False),
+        "again.jpg": ("drop", False),
+        "second.jpg": ("keep", True),
+    }
