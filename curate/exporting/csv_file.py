@@ -9,7 +9,7 @@ from curate.counted import repeated
 from curate.exporting.contract import LINES, Format, Plan
 from curate.exporting.labels import Collector, ExpectedRows, Labels
 from curate.exporting.parts import AllParts, Part
-from curate.exporting.rows import Rows, is_plain
+from curate.exporting.rows import Rows, is_plain, json_values
 from curate.manifest.text import csv_lines, read_text, unguarded
 from scoring.errors import InputError
 from scoring.lookup import closest
@@ -23,11 +23,8 @@ _WHAT = "a CSV file"
 
 def part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write one line per row."""
-    user_columns = _columns(plan)
-    lines = [
-        [item.key, item.uri or "", *(item.values.get(name, "") for name in user_columns), item.label or "", ""]
-        for item in rows.items
-    ]
+    columns = [json_values(rows.table[name]) for name in _columns(plan)]
+    lines = zip(rows.keys, rows.uris, *columns, rows.labels, [None] * len(rows), strict=True)
     part.piece(LINES, csv_lines(lines).encode())
 
 

@@ -109,10 +109,11 @@ def _first_near(
     links = HammingIndex(phash, NEAR_BITS).search(phash, first=True)
     candidate = first.copy()
     candidate[links.row] = np.minimum(links.query, links.row)
-    for start in range(0, len(first), BLOCK):
-        block = slice(start, start + BLOCK)
-        near = np.logical_and.reduce([_cosine(of, at[block], at[candidate[block]]) >= least for of, least in looks])
-        first[block] = np.where(near, candidate[block], first[block])
+    linked = np.flatnonzero(candidate != first)
+    for start in range(0, len(linked), BLOCK):
+        some = linked[start : start + BLOCK]
+        near = np.logical_and.reduce([_cosine(of, at[some], at[candidate[some]]) >= least for of, least in looks])
+        first[some[near]] = candidate[some[near]]
     return first
 
 
