@@ -126,13 +126,15 @@ def decide_duplicates(
     protected, order = _order_of(table, rows, request, criteria, reviewed)
     work = _Work(table, rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
-    foreign, held, strange = work.foreign(other, other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT))
+    foreign, held, strange, unlike = work.foreign(
+        other, other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT)
+    )
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
     stars = work.inside(open_rows, at_home)
     work, stars, large = _enlarged_last(work, stars, criteria, order, open_rows, at_home)
     near = stars.finder >= 0
     unconfirmed = work.confirm(stars)
-    different = near & (stars.finder < 0)
+    different = (near & (stars.finder < 0)) | unlike
     loose, waiting = work.loose(stars, unconfirmed)
     # with --report-only a row may be dropped for a better one in this table
     outside = (foreign.finder >= 0) & (stars.finder < 0)
@@ -207,23 +209,23 @@ class _Work:
 
     def foreign(
         self, other: Table | None, other_rows: Rows | None, open_rows: Marked, bound: Marked
-    ) -> tuple[Stars, Marked, Marked]:
-        """Return the groups with the other table, and masks of the rows that are kept anyway, and of unconfirmed ones.
+    ) -> tuple[Stars, Marked, Marked, Marked]:
+        """Return the groups with the other table, and masks of rows kept anyway, unconfirmed, and known to differ.
 
         Linked rows are removed from ``open_rows`` in place.
         """
-        held, unconfirmed = np.zeros((2, len(self.rows)), bool)
+        held, unconfirmed, different = np.zeros((3, len(self.rows)), bool)
         if other is None or other_rows is None:
-            return Stars.empty(len(self.rows), tuple(self.searches)), held, unconfirmed
-        if self.request.report_only:
-            return find_outside(other_rows, self.searches, open_rows), held, unconfirmed
-        stars = find_outside(other_rows, self.searches, open_rows & ~bound)
-        held = self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)
+            return Stars.empty(len(self.rows), tuple(self.searches)), held, unconfirmed, different
+        reported = self.request.report_only
+        stars = find_outside(other_rows, self.searches, open_rows if reported else open_rows & ~bound)
         if self.request.confirmed:
-            unconfirmed = self.confirmation.leaks(stars, other, other_rows)
-        held |= unconfirmed
+            unconfirmed, different = self.confirmation.leaks(stars, other, other_rows)
+        if reported:
+            return stars, held, held, different
+        held = (self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)) | unconfirmed
         open_rows &= (stars.finder < 0) | held
-        return stars, held, unconfirmed
+        return stars, held, unconfirmed, different
 
     def confirm(self, stars: Stars) -> Marked:
         """Detach rows that are not copies of their owners; return a mask of those that remain undecided, shape (N,)."""
@@ -292,7 +294,7 @@ def _enlarged_last(
 def _detach_dropped(stars: Stars, outside: Marked, dropped: Marked) -> None:
     """Detach dropped rows, mask (N,), from their owners, in place; their copies keep their owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
-    stars.owner[gone], stars.finder[gone], stars.similarity[gone] = NOBODY, -1, np.nan
+    stars.detach(gone, NOBODY)
     outside[gone] = False
 
 

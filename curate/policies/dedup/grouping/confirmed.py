@@ -15,7 +15,7 @@ from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.passing import OfColour, are_two_drawings, drawings
 from curate.policies.dedup.finders.searches import NearVector, Search
 from curate.policies.dedup.grouping.loss import LOSSLESS, has_format
-from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.dedup.grouping.stars import NOBODY, Stars
 from curate.tables.copies import first_equal
 from curate.tables.rows import Rows
 from curate.tables.table import Table
@@ -65,14 +65,37 @@ class Confirmation:
     def holds(self, stars: Stars, rows: Places) -> Marked:
         """Return which rows of large groups are confirmed to be copies of their owners, shape (P,)."""
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
-        return self._changes_of(stars, rows, mine, mine, self.rows, STRICT) <= STRICT
+        return self._changes_of(_pairs(stars, rows), mine, mine, self.rows, STRICT) <= STRICT
 
-    def leaks(self, stars: Stars, other: Table, side: Rows) -> Marked:
-        """Return which rows the signature links to a row of another table without being confirmed, shape (N,)."""
-        rows = _linked(stars)
+    def leaks(self, stars: Stars, other: Table, side: Rows) -> tuple[Marked, Marked]:
+        """Return masks of undecided rows and of rows unlike all of another table, (N,) each; the latter are detached.
+
+        A row known to differ from its most similar image may be a copy of another one, and is then assigned to it.
+        """
+        rows, n = _linked(stars), len(stars.owner)
         others, mine = Thumbnails.read(other, np.unique(stars.owner[rows])), Thumbnails.read(self.table, rows)
-        changes = self._changes_of(stars, rows, others, mine, side)
-        return _marked(rows[self._differ(stars, rows, changes, side)], len(stars.owner))
+        changes = self._changes_of(_pairs(stars, rows), others, mine, side)
+        undecided = _marked(rows[self._differ(stars, rows, changes, side)], n)
+        different = _marked(rows[(changes > OTHER) & self._checked(stars, rows, changes, side)], n)
+        links = self._most_similar(side, different)
+        others = Thumbnails.read(other, np.unique(links.query))
+        changes = _changes(others, links.query, mine, links.row, self._turns(links), OTHER)
+        different[links.row[~(changes > OTHER)]] = False  # unequal pixels alone may be due to another encoding
+        copies = links.take((changes <= COPY) & ~are_two_drawings(side, links.query, self.rows, links.row))
+        copies = copies.take(np.unique(copies.row, return_index=True)[1])
+        stars.drop(copies, stars.names.index(SIGNATURE))
+        stars.detach(np.flatnonzero(different), NOBODY)
+        undecided[copies.row] = False
+        return undecided & ~different, different
+
+    def _most_similar(self, side: Rows, among: Marked) -> Links:
+        """Return the most similar rows of a side for each row in a mask, the best first."""
+        links = joined([])
+        for some in chunks(np.flatnonzero(side.ok) if among.any() else np.zeros(0, np.int64)):
+            more = self.search.foreign(side, among, some.rows)
+            links, some.n_pairs = joined([links, more]), len(more)
+            links = _nearest(links, links.row)
+        return links
 
     def apply(self, stars: Stars) -> Marked:
         """Detach rows that are not copies of their owners, in place; return a mask of the undecided ones, shape (N,).
@@ -82,7 +105,7 @@ class Confirmation:
         rows = _linked(stars)
         rows = rows[np.argsort(self.place[rows])]
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
-        changes = self._changes_of(stars, rows, mine, mine, self.rows)
+        changes = self._changes_of(_pairs(stars, rows), mine, mine, self.rows)
         checked = self._checked(stars, rows, changes, self.rows)
         wrong = self._differ(stars, rows, changes, self.rows)
         rows, changes, checked = rows[wrong], changes[wrong], checked[wrong]
@@ -99,7 +122,7 @@ class Confirmation:
         left = single & ~moved
         is_other = (changes > OTHER) & checked  # in other groups, the majority only suggests it
         other = rows[left & is_other]
-        stars.owner[other], stars.finder[other], stars.similarity[other], stars.view[other] = other, -1, np.nan, 0
+        stars.detach(other, other)
         return _marked(rows[left & ~is_other], len(stars.owner))
 
     def _differ(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
@@ -123,14 +146,18 @@ class Confirmation:
         return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | drawn
 
     def _changes_of(
-        self, stars: Stars, rows: Places, owners: Thumbnails, mine: Thumbnails, side: Rows, most: float = OTHER
+        self, links: Links, owners: Thumbnails, mine: Thumbnails, side: Rows, most: float = OTHER
     ) -> Floats:
-        """Return the local change of rows and their owners, rows of a side, shape (P,): infinite for two drawings."""
-        owner = stars.owner[rows]
-        turns = np.array([ORIENTATIONS[view.name] for view in self.views])[stars.view[rows] % VIEWS]
-        changes = _changes(owners, owner, mine, rows, turns, most)
-        changes[are_two_drawings(side, owner, self.rows, rows) & (turns == 0) & ~np.isnan(changes)] = np.inf
+        """Return the local change of pairs with rows of a side, shape (P,): infinite for two drawings."""
+        turns = self._turns(links)
+        changes = _changes(owners, links.query, mine, links.row, turns, most)
+        differ = are_two_drawings(side, links.query, self.rows, links.row)
+        changes[differ & (turns == 0) & ~np.isnan(changes)] = np.inf
         return changes
+
+    def _turns(self, links: Links) -> Places:
+        """Return the orientation of the first image of each pair, shape (P,)."""
+        return np.array([ORIENTATIONS[view.name] for view in self.views])[links.view % VIEWS]
 
     def _kept(self, stars: Stars, rows: Places) -> Links:
         """Return the confirmed pairs of kept rows and these rows."""
@@ -140,9 +167,7 @@ class Confirmation:
             links = self.search.links(some.rows, is_kept)
             some.n_pairs = len(links)
             links = links.take(links.row != stars.owner[links.query])
-            links = links.take(np.lexsort((-links.similarity, links.query)))
-            starts = np.searchsorted(links.query, links.query)
-            parts.append(links.take(np.arange(len(links)) - starts < MOST_KEPT))
+            parts.append(_nearest(links, links.query))
         links = joined(parts)
         mine = Thumbnails.read(self.table, np.union1d(links.query, links.row))
         return self._confirmed(links.row, links.query, mine)
@@ -244,6 +269,23 @@ def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> N
         row, kept = rows[same[stay]], first[stay]
         links = Links(kept, row, np.ones(len(row), np.float32), np.zeros(len(row), np.int8))
         stars.drop(links, stars.names.index(BYTES))
+
+
+def _nearest(links: Links, rows: Places) -> Links:
+    """Return the ``MOST_KEPT`` most similar pairs of each row, the best first.
+
+    Args:
+        links: P pairs.
+        rows: of each pair, shape (P,).
+    """
+    order = np.lexsort((-links.similarity, rows))
+    rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+    return links.take(order[rank < MOST_KEPT])
+
+
+def _pairs(stars: Stars, rows: Places) -> Links:
+    """Return the pairs of rows with their owners."""
+    return Links(stars.owner[rows], rows, stars.similarity[rows].astype(np.float32), stars.view[rows])
 
 
 def _linked(stars: Stars) -> Places:

@@ -60,6 +60,10 @@ class Stars:
         self.similarity[links.row] = links.similarity
         self.view[links.row] = links.view
 
+    def detach(self, rows: NDArray[np.int64], owner: NDArray[np.int64] | int) -> None:
+        """Unlink rows: each is its own owner, or has none."""
+        self.owner[rows], self.finder[rows], self.similarity[rows], self.view[rows] = owner, -1, np.nan, 0
+
     def copy(self, rows: NDArray, other: "Stars") -> None:
         """Assign rows, a mask or indices, to their owners in another grouping."""
         for name in ("owner", "finder", "similarity", "view"):

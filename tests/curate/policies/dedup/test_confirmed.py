@@ -1,5 +1,6 @@
 """Near copies are confirmed by thumbnails: images of one template stay, and their own copies go."""
 
+import csv
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from made import write_table
 from PIL import Image, ImageDraw, ImageFont, ImageOps
+from runs import SMALL
 
 import curate
 from curate.policies.dedup.grouping import confirmed
@@ -108,6 +110,42 @@ def test_no_row_goes_for_an_image_of_the_same_template_in_another_table(tmp_path
     assert (dropped(result), result.to_review) == ({}, 2)
     result = curate.dedup(old, tmp_path / "w.parquet", against=bare, finder=STRICT)
     assert any("1 near copy" in note and f"{bare} has no thumbnails" in note for note in result.notes)
+
+
+def drawing(grey):
+    """A crossed box with a faint dot."""
+    image = Image.new("RGB", (200, 160), "white")
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((30, 30, 150, 120), outline="black", width=5)
+    pen.line((30, 30, 150, 120), fill="navy", width=5)
+    pen.rectangle((20, 140, 22, 142), fill=(grey, grey, grey))
+    return image
+
+
+@pytest.mark.parametrize("report_only", [False, True])
+def test_a_drawing_leaks_from_its_own_copy_and_from_no_other_drawing(tiny_checkpoint, tmp_path, report_only):
+    """The smaller copy is less similar by signature than the drawing with another dot, of the same size."""
+    for folder in ("new", "other", "both"):
+        (tmp_path / folder).mkdir()
+    drawing(225).save(tmp_path / "new" / "mine.png")
+    for folder in ("other", "both"):
+        drawing(180).save(tmp_path / folder / "unlike.png")
+    drawing(225).resize((100, 80)).save(tmp_path / "both" / "small.png")
+    tables = {name: tmp_path / f"{name}.parquet" for name in ("new", "other", "both")}
+    for name, path in tables.items():
+        curate.score(tmp_path / name, path, model=tiny_checkpoint, **SMALL)
+    read = [row for path in tables.values() for row in pq.read_table(path, columns=["key", "signature"]).to_pylist()]
+    unit = {row["key"]: np.frombuffer(row["signature"], np.int8)[:255].astype(float) for row in read}
+    cosine = {key: each @ unit["mine.png"] / np.linalg.norm(each) for key, each in unit.items()}
+    assert cosine["unlike.png"] > cosine["small.png"]
+    for name, leaks in (("other", []), ("both", ["small.png"])):
+        out = tmp_path / f"{name}_out.parquet"
+        result = curate.dedup(tables["new"], out, against=tables[name], report_only=report_only)
+        lines = list(csv.DictReader(result.leaks.read_text(encoding="utf-8-sig").splitlines()))
+        assert [line["other_key"] for line in lines] == leaks
+        assert (result.n_leaks, result.to_review) == (len(leaks), 0)
+        assert result.dropped == (0 if report_only else len(leaks))
+        assert curate.verify(result.receipt).identical
 
 
 def test_a_receipt_from_before_thumbnails_still_passes(tmp_path):
