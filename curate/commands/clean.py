@@ -89,4 +89,4 @@ def _next(result: "CleanResult") -> list[str]:
     if result.export is not None:
         return []
     source = [] if result.source is None else ["--source", result.source]
-    return ["curate", "export", str(result.subset), "--to", "folder", *source, "-o", "training"]
+    return ["curate", "export", str(result.folder), "--to", "folder", *source, "-o", "training"]
