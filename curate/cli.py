@@ -21,11 +21,9 @@ from typer.core import TyperCommand
 
 from curate.commands.elapsed import elapsed
 from curate.commands.filter_rules import RuleCommand
-from curate.commands.groups import grouped, plain_app
+from curate.commands.groups import OrderedCommand, grouped, plain_app, with_subcommands
 from curate.commands.methods import MethodCommand
-from curate.commands.nested import with_subcommands
 from curate.commands.options import refuse_urls
-from curate.commands.order import OrderedCommand
 from curate.commands.printing import say
 from curate.version import __version__
 from scoring.errors import InputError

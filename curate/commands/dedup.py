@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.order import typed
+from curate.commands.groups import typed
 from curate.commands.printing import EXIT_GATE, emit, printers, say, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted

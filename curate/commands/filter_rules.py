@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from curate.commands.declared import parameter
-from curate.commands.order import OrderedCommand
+from curate.commands.groups import OrderedCommand
 from curate.commands.printing import say
 from curate.options.option import Field
 from scoring.errors import InputError

@@ -1,6 +1,6 @@
-"""Commands with plain-text help: grouped by task, with words for option values."""
+"""Commands with plain-text help, grouped by task; commands that keep the order of options, or have subcommands."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -11,6 +11,8 @@ from curate.commands.options import MEANS
 from curate.commands.printing import say
 
 USAGE: Any = typer.BadParameter.__base__  # all errors of parsing a command line
+
+TYPED = "curate.typed"  # where the context has the options in order
 
 # Options that many commands have: `curate --help` explains them once.
 COMMON = {
@@ -88,6 +90,26 @@ def _metavar(param: Any) -> str:
     return TAKES.get(word) or next(of_types, word.upper())
 
 
+class OrderedCommand(PlainCommand):
+    """Records every option with its value in command line order, before the usual parsing.
+
+    The parser returns the values by option, and separately the order of the options: taking each option's next value in
+    that order restores the line.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse twice: once for the order, once for the values as usual."""
+        parsed, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        values = {name: iter(value) for name, value in parsed.items() if isinstance(value, list)}
+        ctx.meta[TYPED] = [(param.name, next(values[param.name])) for param in order if param.name in values]
+        return super().parse_args(ctx, args)
+
+
+def typed(ctx: typer.Context) -> list[tuple[str, str]]:
+    """Return (parameter, value) of the repeatable options, in command line order."""
+    return list(ctx.meta.get(TYPED, []))
+
+
 class PlainTyper(typer.Typer):
     """A ``typer.Typer`` whose commands are ``PlainCommand``."""
 
@@ -158,3 +180,27 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
             formatter.write_text(f"Many commands take {', '.join(f'{name} ({what})' for name, what in COMMON.items())}")
 
     return Grouped
+
+
+def with_subcommands(**runs: Callable[..., None]) -> type[TyperCommand]:
+    """Return a class for ``app.command(cls=...)`` whose first argument may name one of the commands ``runs``.
+
+    A file with such a name is written ``./name``.
+    """
+    apps = {}
+    for name, run in runs.items():
+        apps[name] = plain_app()
+        apps[name].command(name, no_args_is_help=True)(run)
+
+    class WithSubcommands(PlainCommand):
+        """Passes the rest of the line on if it starts with the other command's name."""
+
+        def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+            """Return the context of the command that the line is for."""
+            name = args[0] if args else ""
+            if name in apps:
+                inner = typer.main.get_command(apps[name])
+                return inner.make_context(f"{info_name} {name}", args[1:], parent=parent, **extra)
+            return super().make_context(info_name, args, parent=parent, **extra)
+
+    return WithSubcommands

@@ -1,5 +1,6 @@
 """Messages of ``curate labels``."""
 
+from collections.abc import Callable
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -112,12 +113,15 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    """Return the share for both ways of counting unsure verdicts, or one if they are equal."""
+    return readings(share, lambda value: f"{100 * value:.1f} %", "wrong")
+
+
+def readings(share: "Share", show: Callable[[float], str], unsure: str) -> str:
+    """Return a share for both ways of counting unsure verdicts, or one if they are equal; ``unsure`` is the second."""
 
     def of(interval: "Interval") -> str:
-        value = "unknown" if isnan(interval.value) else f"{100 * interval.value:.1f} %"
-        return f"{value} (95 %: {100 * interval.low:.1f} to {100 * interval.high:.1f} %)"
+        value = "unknown" if isnan(interval.value) else show(interval.value)
+        return f"{value} (95 %: {show(interval.low)} to {show(interval.high)})"
 
-    if share.strict == share.lenient or of(share.strict) == of(share.lenient):
-        return of(share.strict)
-    return f"{of(share.strict)}; {of(share.lenient)} if unsure means wrong"
+    strict, lenient = of(share.strict), of(share.lenient)
+    return strict if strict == lenient else f"{strict}; {lenient} if unsure means {unsure}"

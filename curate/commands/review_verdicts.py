@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.labels_words import verdict_lines
+from curate.commands.labels_words import readings, verdict_lines
 from curate.commands.printing import emit, print_lines, show, show_table
 from curate.counted import counted
 from curate.policies.audit.options import ReviewVerdictsOptions
@@ -13,7 +13,6 @@ from curate.policies.audit.options import ReviewVerdictsOptions
 if TYPE_CHECKING:
     from curate.policies.dedup.quality.precision import Precision, Suggestion
     from curate.policies.sampled import Share
-    from scoring.metrics.resampling import Interval
 
 
 @command_of(ReviewVerdictsOptions)
@@ -76,15 +75,7 @@ def precision_lines(measured: "Precision") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    """Return the share for both ways of counting unsure verdicts, or one if they are equal."""
-
-    def of(interval: "Interval") -> str:
-        value = "unknown" if isnan(interval.value) else f"{interval.value:.3f}"
-        return f"{value} (95 %: {interval.low:.3f} to {interval.high:.3f})"
-
-    if share.strict == share.lenient:
-        return of(share.strict)
-    return f"{of(share.strict)} if unsure counts as different, {of(share.lenient)} if it counts as the same"
+    return readings(share, "{:.3f}".format, "the same")
 
 
 def suggestion_line(each: "Suggestion") -> str:

@@ -8,7 +8,7 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.dedup import Threshold
-from curate.commands.order import typed
+from curate.commands.groups import typed
 from curate.commands.printing import emit, printers, say_files
 from curate.counted import counted
 from curate.policies.split.options import SplitOptions

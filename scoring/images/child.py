@@ -38,17 +38,12 @@ _EXPENDABLE = "500"  # when memory runs out, the system kills this process inste
 Answer = Callable[[socket.socket, dict[str, Any]], None]
 
 
-def serve(fd: int) -> None:
-    """Answer requests from an inherited socket until its other end closes."""
-    answer_all(socket.socket(fileno=fd), _answer)
+def serve(fd: int | None) -> None:
+    """Answer requests until the other end closes; ``fd`` as in ``answer_all``."""
+    answer_all(fd, _answer)
 
 
-def serve_port() -> None:
-    """Answer requests from a port found by ``connected``."""
-    answer_all(connected(), _answer)
-
-
-def connected() -> socket.socket:
+def _connected() -> socket.socket:
     """Connect to the local port named on standard input, and send the token that follows it."""
     port, word = sys.stdin.readline().split()
     parent = socket.create_connection(("127.0.0.1", int(port)))
@@ -57,13 +52,18 @@ def connected() -> socket.socket:
     return parent
 
 
-def answer_all(connection: socket.socket, answer: Answer) -> None:
-    """Answer requests until the other end closes."""
-    with connection as parent:
+def answer_all(fd: int | None, answer: Answer) -> None:
+    """Answer requests from an inherited socket, or without one from a local port, until the other end closes."""
+    with _connected() if fd is None else socket.socket(fileno=fd) as parent:
         _limit_resources()
         send_frame(parent, {"ready": True})
         while request := receive_frame(parent):
-            answer(parent, request)
+            try:
+                answer(parent, request)
+            except MemoryError:
+                send_frame(parent, {"memory": True})
+            except Exception:  # a bug, reported to the parent process
+                send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
 
 
 def _limit_resources() -> None:
@@ -101,10 +101,6 @@ def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     except DecodeError as failure:
         details = {"status": failure.status, "message": str(failure), "n_frames": failure.n_frames}
         send_frame(parent, {"failure": {**details, "width": failure.width, "height": failure.height}})
-    except MemoryError:
-        send_frame(parent, {"memory": True})
-    except Exception:  # a bug, reported to the parent process
-        send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
     finally:
         _limit_time(0)
 
@@ -169,10 +165,14 @@ def receive_bytes(peer: socket.socket, n_bytes: int) -> bytes:
     """Return exactly that many bytes; raises EOFError if the other end closes before."""
     buffer = io.BytesIO(bytes(n_bytes))  # its buffer is returned without another copy
     with buffer.getbuffer() as view:
-        at = 0
-        while at < n_bytes:
-            got = peer.recv_into(view[at:])
-            if not got:
-                raise EOFError("the other end is closed")
-            at += got
+        receive_into(peer, view)
     return buffer.getvalue()
+
+
+def receive_into(peer: socket.socket, view: memoryview) -> None:
+    """Fill a buffer of bytes; raises EOFError if the other end closes before."""
+    while view:
+        got = peer.recv_into(view)
+        if not got:
+            raise EOFError("the other end is closed")
+        view = view[got:]

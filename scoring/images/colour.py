@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from scoring.images.deep import WHITE, is_deep_grey, to_eight_bits
+from scoring.images.deep import WHITE, bands, is_deep_grey, to_eight_bits
 from scoring.images.geometry import Pixels
 from scoring.images.outcome import DecodeError
 
 LEAST_CONTRAST = 0.1  # minimal contrast with the background, root mean square as a share of white
 _HALF = 128  # alpha from which a pixel counts as drawn
 _EVERY = 8  # every such row is tested for whether an image is dark enough on white
-_BAND = 2_000_000  # pixels converted at a time, to save memory
 _PLAIN = {"RGB", "RGBX", "L", "1", "P", "CMYK", "YCbCr", "HSV"}
 _ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
 
@@ -69,21 +68,15 @@ def background(histogram: NDArray[np.int64]) -> int:
 
 def _in_bands(image: Image.Image, convert: Callable[[Image.Image], NDArray[np.uint8]]) -> NDArray[np.uint8]:
     out = np.empty((image.height, image.width, 3), dtype=np.uint8)
-    top = 0
-    for band in _bands(image):
-        out[top : top + band.height] = convert(band)
-        top += band.height
+    for rows, band in _bands(image):
+        out[rows] = convert(band)
     return out
 
 
-def _bands(image: Image.Image) -> Iterator[Image.Image]:
-    width, height = image.size
-    rows = max(1, _BAND // width)
-    if rows >= height:
-        yield image
-        return
-    for top in range(0, height, rows):
-        yield image.crop((0, top, width, min(height, top + rows)))
+def _bands(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
+    for top, bottom in bands(image):
+        is_whole = bottom - top == image.height
+        yield slice(top, bottom), image if is_whole else image.crop((0, top, image.width, bottom))
 
 
 def _conversion_of(image: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
@@ -125,7 +118,7 @@ def _drawn(image: Image.Image) -> NDArray[np.int64]:
     """
     solid, faint = np.zeros(256, np.int64), np.zeros(256, np.int64)
     is_opaque = True
-    for band in _bands(image):
+    for _, band in _bands(image):
         seen = _straight(band)
         alpha = seen.getchannel("A")
         is_opaque &= alpha.getextrema()[0] == 255
@@ -147,7 +140,7 @@ def _transparent_grey(
 ) -> Callable[[Image.Image], NDArray[np.uint8]]:
     """Return the function that converts deep grey whose value ``hidden`` is transparent."""
     levels = np.zeros(256, np.int64)
-    for band in _bands(image):
+    for _, band in _bands(image):
         drawn = np.asarray(band) != hidden
         levels += np.bincount(_deep_grey(band, white, is_inverted)[drawn], minlength=256)
     behind = background(levels)

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.images.crops import FRAMES, WEIGHT, axis_maps, check, coarse_fits, waves
-from scoring.images.signature import KEPT, MARGIN, STEPS
+from scoring.images.crops import FRAMES, WEIGHT, axis_maps, coarse_fits, waves
+from scoring.images.signature import KEPT, MARGIN, STEPS, check
 
 LOW = 8  # frequencies per axis of the first steps
 FINE = 12  # frequencies per axis of the last steps

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.images.signature import KEPT, SIDE, WEIGHTS, WIDTH
+from scoring.images.signature import KEPT, SIDE, WEIGHTS, check
 
 LOW = 5  # frequencies per axis of the coarse search
 HELD = 10  # frequencies per axis of the whole image that enter a region
@@ -39,12 +39,6 @@ def _intervals() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 INTERVALS, _FRAME = _intervals()
 FRAMES = np.concatenate([INTERVALS[_FRAME[:, 0]], INTERVALS[_FRAME[:, 1]]], 1)  # (F, 4): top, bottom, left, right
 WEIGHT = np.concatenate([[0.0], WEIGHTS]).reshape(KEPT, KEPT).astype(np.float32)
-
-
-def check(signatures: NDArray[np.int8]) -> None:
-    """Raise ValueError for anything but an array of signatures."""
-    if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
-        raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")
 
 
 def waves(signatures: NDArray[np.int8]) -> Tensor:

@@ -7,7 +7,6 @@ requests its pixels from the parent's budget, which all processes share.
 
 import math
 import socket
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -17,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.images.budget import BUDGET
-from scoring.images.child import LONGEST_FRAME, answer_all, connected, receive_bytes, receive_frame, send_frame
+from scoring.images.child import answer_all, receive_bytes, receive_frame, receive_into, send_frame
 from scoring.images.decoding import decode, model_square, opened
 from scoring.images.geometry import Pixels, Raster, orient, resize
 from scoring.images.outcome import DecodedImage, DecodeError
 from scoring.images.preprocessing import Preprocessing
 from scoring.images.quality import Quality
 from scoring.images.raster import DecodeOptions
-from scoring.images.supervised import Child, Children
+from scoring.images.supervised import Child, Children, raise_failure
 from scoring.system import free_memory
 
 ATTEMPTS = 10  # number of random boxes before the centre is used
@@ -231,10 +230,7 @@ class Decoder(Child):
                 send_frame(self._socket, {"held": True})
             if reply is None:
                 raise EOFError
-            if "memory" in reply:
-                raise MemoryError
-            if "bug" in reply:
-                raise RuntimeError(f"in a process that decodes: {reply['bug']}")
+            raise_failure(reply)
             return take(self._socket, reply)
 
 
@@ -245,12 +241,7 @@ def _crops(peer: socket.socket, reply: dict[str, Any]) -> DecodedCrops:
 def _square(peer: socket.socket, side: int) -> Pixels:
     """Receive the pixels of the next square image."""
     pixels = np.empty((side, side, 3), np.uint8)
-    rest = pixels.data.cast("B")
-    while rest:
-        got = peer.recv_into(rest)
-        if not got:
-            raise EOFError
-        rest = rest[got:]
+    receive_into(peer, pixels.data.cast("B"))
     return pixels
 
 
@@ -276,52 +267,35 @@ def closing_decoders() -> Iterator[None]:
         DECODERS.end()
 
 
-def serve(fd: int) -> None:
-    """Decode images from an inherited socket until its other end closes."""
-    _serve(socket.socket(fileno=fd))
-
-
-def serve_port() -> None:
-    """Decode images that arrive at a port."""
-    _serve(connected())
-
-
-def _serve(parent: socket.socket) -> None:
+def serve(fd: int | None) -> None:
+    """Decode images until the other end closes; ``fd`` as in ``answer_all``."""
     import torch  # imported before the first image
 
     torch.set_num_threads(1)
+    answer_all(fd, _answer)
 
+
+def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     def ask(n_pixels: int) -> None:
         send_frame(parent, {"hold": n_pixels})
         if receive_frame(parent) is None:
             raise SystemExit(0)
 
     BUDGET.ask = ask
-    answer_all(parent, _answer)
-
-
-def _answer(parent: socket.socket, request: dict[str, Any]) -> None:
     data = receive_bytes(parent, request["n_bytes"])
     preprocessing, *crops, options = request["settings"]
     settings = Preprocessing(**preprocessing), DecodeOptions(**options)
-    try:
-        if crops:
-            cut = decode_crops(data, settings[0], Crops.from_json(crops[0]), settings[1], **request["more"])
-            reply = {"status": cut.status, "sides": [len(square) for square in cut.pixels]}
-            parts: list[Any] = list(cut.pixels)
-        else:
-            image = decode(data, *settings, **request["more"])
-            reply, parts = _record(image), [image.signature, image.thumbnail, image.pixels]
-    except MemoryError:
-        send_frame(parent, {"memory": True})
-        return
-    except Exception:  # a bug, reported to the parent process
-        send_frame(parent, {"bug": traceback.format_exc()[-LONGEST_FRAME // 4 :]})
-        return
+    if crops:
+        cut = decode_crops(data, settings[0], Crops.from_json(crops[0]), settings[1], **request["more"])
+        reply = {"status": cut.status, "sides": [len(square) for square in cut.pixels]}
+        parts: list[Any] = list(cut.pixels)
+    else:
+        image = decode(data, *settings, **request["more"])
+        reply, parts = _record(image), [image.signature, image.thumbnail, image.pixels]
+    ready = [np.ascontiguousarray(part).data.cast("B") for part in parts if part is not None]
     send_frame(parent, reply)
-    for part in parts:
-        if part is not None:
-            parent.sendall(np.ascontiguousarray(part).data.cast("B"))
+    for part in ready:
+        parent.sendall(part)
 
 
 def _record(image: DecodedImage) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def scaled_colour(
     channels = np.empty((high.height, high.width, len(high.getbands())), np.uint8)
     alpha = high.getbands().index("A") if "A" in high.getbands() else None
     highest = 0
-    for top, bottom in _bands(high):
+    for top, bottom in bands(high):
         values = _values(high, low, (0, top, high.width, bottom), grey_alpha=grey_alpha)
         if alpha is not None:
             channels[top:bottom, :, alpha] = values[..., alpha] >> 8
@@ -140,7 +140,8 @@ def _values(
     return both
 
 
-def _bands(picture: Image.Image) -> Iterator[tuple[int, int]]:
+def bands(picture: Image.Image) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the end of each band of an image, converted at a time to save memory."""
     rows = max(1, _BAND // picture.width)
     for top in range(0, picture.height, rows):
         yield top, min(picture.height, top + rows)

@@ -24,12 +24,18 @@ from PIL import (
 )
 
 from scoring.images import deep
-from scoring.images.animation import LEAST_CONTRAST as FLAT
-from scoring.images.animation import contrast, is_looked_through, n_looked_at, seek_same_size
 from scoring.images.colour import to_rgb
+from scoring.images.frames import (
+    FLAT,
+    MOST_ICON_PIXELS,
+    contrast,
+    count_icons,
+    icon_size,
+    is_looked_through,
+    n_looked_at,
+    seek_same_size,
+)
 from scoring.images.geometry import Pixels
-from scoring.images.icon import MOST_PIXELS as MOST_ICON_PIXELS
-from scoring.images.icon import count_icons, icon_size
 from scoring.images.netpbm import MOST_LOOPED_PIXELS, NetpbmFile, check_values, open_netpbm
 from scoring.images.outcome import DecodeError
 from scoring.images.quiet import quiet, silence_libtiff

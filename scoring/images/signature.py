@@ -11,14 +11,13 @@ HASHED = 8  # frequencies kept along each axis
 LUMA = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R BT.601
 
 
-def _dct_matrix(n: int, kept: int) -> NDArray[np.float64]:
-    k = np.arange(kept)[:, None]
-    i = np.arange(n)[None, :]
-    return 2.0 * np.cos(np.pi * k * (2 * i + 1) / (2 * n))
+def _waves(kept: int) -> NDArray[np.float64]:
+    k, i = np.arange(kept)[:, None], np.arange(SIDE)
+    return np.cos(np.pi * k * (2 * i + 1) / (2 * SIDE))
 
 
 _LUMA = np.array(LUMA)
-_HASH_DCT = _dct_matrix(SIDE, HASHED)  # (8, 32)
+_HASH_DCT = 2.0 * _waves(HASHED)  # (8, 32)
 
 
 def perceptual_hash(image: NDArray[np.uint8]) -> int:
@@ -86,14 +85,6 @@ _FLIPS_COLUMNS = (1, 2, 5, 6)  # after the swap
 _FLIPS_ROWS = (2, 3, 6, 7)
 
 
-def _orthonormal_dct(n: int, kept: int) -> NDArray[np.float64]:
-    k = np.arange(kept)[:, None]
-    i = np.arange(n)[None, :]
-    wave = np.cos(np.pi * k * (2 * i + 1) / (2 * n)) * np.sqrt(2 / n)
-    wave[0] /= np.sqrt(2)
-    return wave
-
-
 def _reorder(index: int) -> NDArray[np.intp]:
     """Return the index in the original of each number of a reoriented signature, shape (255,)."""
     block = np.arange(KEPT * KEPT).reshape(KEPT, KEPT)
@@ -108,7 +99,8 @@ def _signs(index: int) -> NDArray[np.int8]:
     return np.outer(rows, columns).ravel()[1:].astype(np.int8)
 
 
-_DCT = _orthonormal_dct(SIDE, KEPT)  # (16, 32)
+_DCT = _waves(KEPT) * np.sqrt(2 / SIDE)  # (16, 32), orthonormal
+_DCT[0] /= np.sqrt(2)
 WEIGHTS = np.hypot(*np.mgrid[:KEPT, :KEPT]).ravel()[1:] ** WHITENING  # (255,)
 _ORDER = [_reorder(index) for index in range(8)]
 _SIGN = [_signs(index) for index in range(8)]
@@ -194,6 +186,12 @@ def reorient_chroma(values: NDArray[np.int8], orientation: int) -> NDArray[np.in
     return cells.reshape(len(values), CHROMA_WIDTH)
 
 
+def check(signatures: NDArray[np.int8]) -> None:
+    """Raise ValueError for anything but an array of signatures."""
+    if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
+        raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")
+
+
 def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]:
     """Return the signatures of the mirrored or rotated images.
 
@@ -213,8 +211,7 @@ def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]
     >>> reorient(signature(step)[None], ORIENTATIONS["mirrored"])[0, :4]
     array([127,   0, -97,   0], dtype=int8)
     """
-    if signatures.ndim != 2 or signatures.shape[1] != WIDTH or signatures.dtype != np.int8:
-        raise ValueError(f"signatures must be int8 of shape (N, {WIDTH}), got {signatures.dtype} {signatures.shape}")
+    check(signatures)
     if not 0 <= orientation < len(ORIENTATIONS):
         raise ValueError(f"orientation must be 0 to {len(ORIENTATIONS) - 1}, got {orientation}")
     turned: NDArray[np.int8] = signatures[:, _ORDER[orientation]]

@@ -48,7 +48,6 @@ T = TypeVar("T")
 Place = int | bytearray | None  # pixels: a descriptor of shared memory, or the bytes themselves
 _ROOT = str(Path(__file__).parents[2])
 _SCRIPT = "import sys; sys.path[:] = {paths}; from {module} import serve; serve({fd})"
-_PORT_SCRIPT = "import sys; sys.path[:] = {paths}; from {module} import serve_port; serve_port()"
 
 
 class Lost(Exception):
@@ -166,9 +165,9 @@ class Child:
         return Lost("crashed", f"the decoder's process ended by {name}")
 
 
-def _script(script: str, **values: object) -> list[str]:
+def _script(module: str, fd: int | None) -> list[str]:
     paths = [os.path.abspath(path) for path in sys.path] + [_ROOT]  # noqa: PTH100 (sys.path holds text)
-    return [sys.executable, "-I", "-S", "-c", script.format(paths=ascii(paths), **values)]
+    return [sys.executable, "-I", "-S", "-c", _SCRIPT.format(paths=ascii(paths), module=module, fd=fd)]
 
 
 def _start(module: str, environment: dict[str, str]) -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
@@ -177,7 +176,7 @@ def _start(module: str, environment: dict[str, str]) -> tuple[socket.socket, "su
     try:
         with its:
             process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
-                _script(_SCRIPT, module=module, fd=its.fileno()),
+                _script(module, its.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
@@ -198,7 +197,7 @@ def _start_at_port(module: str, environment: dict[str, str]) -> tuple[socket.soc
     word = secrets.token_hex(16)  # authenticates the process
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = subprocess.Popen(  # noqa: S603 (our own interpreter and script)
-            _script(_PORT_SCRIPT, module=module),
+            _script(module, None),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env=environment,
@@ -345,12 +344,12 @@ class ChildImage:
             self._child = child  # the process waits for the next request
         else:
             CHILDREN.give_back(child)
-        _raise_failure(reply)
+        raise_failure(reply)
         return reply, place
 
 
-def _raise_failure(reply: dict[str, Any]) -> None:
-    """Raise the decoder's exception, if any."""
+def raise_failure(reply: dict[str, Any]) -> None:
+    """Raise the decoder's exception, if any; RuntimeError for a bug."""
     if "memory" in reply:
         raise MemoryError
     if "bug" in reply:

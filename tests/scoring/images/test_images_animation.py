@@ -6,7 +6,7 @@ from pictures import encoded
 from PIL import Image, ImageDraw
 
 from scoring.images import Preprocessing, decode, decode_rgb
-from scoring.images import animation as subject
+from scoring.images import frames as subject
 
 P32 = Preprocessing(size=32, resize=32)
 FORMATS = {"gif": {}, "png": {}, "webp": {"lossless": True}, "tiff": {}, "avif": {"quality": 100}}

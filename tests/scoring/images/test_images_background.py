@@ -108,5 +108,5 @@ def test_opaque_and_empty_images_are_as_before():
 def test_bands_of_a_large_image_share_one_background(monkeypatch):
     data = encoded(drawing(7, (255, 255, 255, 255)))
     decoded = decode_rgb(data)
-    monkeypatch.setattr("scoring.images.colour._BAND", 1000)
+    monkeypatch.setattr("scoring.images.deep._BAND", 1000)
     assert (decode_rgb(data) == decoded).all()

@@ -261,5 +261,5 @@ def test_decode_rgb_raises_what_decode_records():
 def test_large_images_are_converted_in_bands_without_a_seam(monkeypatch):
     data = encoded(scene(90, 70).convert("RGBA"), "png")
     decoded = decode_rgb(data)
-    monkeypatch.setattr("scoring.images.colour._BAND", 1000)
+    monkeypatch.setattr("scoring.images.deep._BAND", 1000)
     assert (decode_rgb(data) == decoded).all()

@@ -1,14 +1,21 @@
-"""Choice of the frame that represents an animation: the first, or if it is flat, the frame with most contrast."""
+"""Files of several images: the largest one of an icon, and the frame that represents an animation.
+
+An animation is represented by its first frame, or if that is flat, by the frame with most contrast.
+"""
+
+import io
 
 import numpy as np
-from PIL import ImageFile
+from PIL import BmpImagePlugin, IcoImagePlugin, ImageFile, PngImagePlugin
 
 from scoring.images.geometry import Pixels
 
-LEAST_CONTRAST = 4.0  # grey levels, standard deviation: an image with less is flat, as the first of a fade from black
+FLAT = 4.0  # grey levels, standard deviation: an image with less is flat, as the first of a fade from black
 MOST_PICTURES = 64  # maximal number of frames examined
 MOST_PIXELS = 64_000_000  # maximal number of their pixels together
 _SHOWN = ("gif", "png", "webp", "tiff", "avif")  # formats of several images of one subject; others name a main one
+MOST_ICON_PIXELS = 4_000_000  # Pillow decodes an icon when it opens it; the directory of one states 256 x 256 at most
+_PNG = b"\x89PNG\r\n\x1a\n"
 _SIDE = 128  # pixels per side that are sampled, at most
 
 
@@ -39,3 +46,24 @@ def seek_same_size(picture: ImageFile.ImageFile, number: int, size: tuple[int, i
 def n_looked_at(width: int, height: int) -> int:
     """Return how many frames of this size are examined, including the first; at least 1."""
     return max(1, min(MOST_PICTURES, MOST_PIXELS // (width * height)))
+
+
+def icon_size(data: bytes) -> tuple[int, int]:
+    """Return (width, height) of the largest image in the directory, the one that Pillow would decode.
+
+    Raises what Pillow raises on broken headers, and IndexError if there is no image.
+    """
+    stream = io.BytesIO(data)
+    largest = IcoImagePlugin.IcoFile(stream).entry[0]
+    stream.seek(largest.offset)
+    is_png = stream.read(len(_PNG)) == _PNG
+    stream.seek(largest.offset)
+    if is_png:
+        return PngImagePlugin.PngImageFile(stream, "").size
+    width, height = BmpImagePlugin.DibImageFile(stream, "").size
+    return width, height // 2  # the mask is below the image
+
+
+def count_icons(picture: ImageFile.ImageFile) -> int:
+    """Return the number of images in an opened icon."""
+    return len(picture.ico.entry) if isinstance(picture, IcoImagePlugin.IcoImageFile) else 1
