@@ -75,8 +75,8 @@ def _in_bands(image: Image.Image, convert: Callable[[Image.Image], NDArray[np.ui
 
 def _bands(image: Image.Image) -> Iterator[tuple[slice, Image.Image]]:
     for top, bottom in bands(image):
-        is_whole = bottom - top == image.height
-        yield slice(top, bottom), image if is_whole else image.crop((0, top, image.width, bottom))
+        is_single = bottom - top == image.height
+        yield slice(top, bottom), image if is_single else image.crop((0, top, image.width, bottom))
 
 
 def _conversion_of(image: Image.Image, white: int, is_inverted: bool) -> Callable[[Image.Image], NDArray[np.uint8]]:
