@@ -30,6 +30,16 @@ def repeated(names: Iterable[str]) -> list[str]:
     return sorted(name for name, n in Counter(names).items() if n > 1)
 
 
+def listed(names: Iterable[str], most: int) -> str:
+    """Return the first names for a message, and whether there are more.
+
+    >>> listed("abc", 2), listed("abc", 3)
+    ('a, b, ...', 'a, b, c')
+    """
+    names = list(names)
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
 def single_line(text: object) -> str:
     """Return text with control characters escaped, so that it cannot break a line or control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in str(text))

@@ -8,7 +8,7 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import EXIT_GATE, emit, show, show_table
-from curate.counted import counted
+from curate.counted import counted, listed
 from curate.rounds.options import RoundStatusOptions
 from scoring.errors import InputError
 
@@ -154,10 +154,8 @@ def status_notes(status: "Status") -> list[str]:
         )
     without = [name for name, count in status.classes.items() if not count]
     if without and any(status.classes.values()):
-        more = ", ..." if len(without) > N_CLASSES else ""
-        notes.append(
-            f"no label of {counted(len(without), 'class', 'classes')} yet: {', '.join(without[:N_CLASSES])}{more}"
-        )
+        classes = counted(len(without), "class", "classes")
+        notes.append(f"no label of {classes} yet: {listed(without, N_CLASSES)}")
     return notes
 
 
@@ -176,7 +174,7 @@ def import_notes(imported: "ImportResult") -> list[str]:
     if imported.written is None and imported.earlier is None:
         notes.append("every label in the file was there already: nothing was counted twice")
     if imported.news.changed:
-        some = ", ".join(shown(key) for key in imported.news.changed[:N_KEYS])
+        some = listed(map(shown, imported.news.changed), N_KEYS)
         answers = counted(len(imported.news.changed), "earlier answer was", "earlier answers were")
         notes.append(f"{answers} replaced by newer answers of the same annotator ({some})")
     return notes

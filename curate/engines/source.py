@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import LABEL
-from curate.counted import counted
+from curate.counted import counted, listed
 from curate.manifest import Manifest, SourceOptions
 from curate.manifest.classes import missing_note
 from curate.manifest.contract import ReadError
@@ -45,8 +45,8 @@ def notes_on(manifest: Manifest, options: SourceOptions) -> Iterator[str]:
     if options.label_from_folder:
         yield from _counted_classes(manifest)
     elif folders := class_folders(manifest):
-        named = ", ".join([*folders[:N_NAMED], *(["..."] if len(folders) > N_NAMED else [])])
-        yield f"class folders found ({len(folders):,}: {named}): --label-from-folder keeps them as the column label"
+        named = f"{len(folders):,}: {listed(folders, N_NAMED)}"
+        yield f"class folders found ({named}): --label-from-folder keeps them as the column label"
 
 
 def _counted_classes(manifest: Manifest) -> Iterator[str]:

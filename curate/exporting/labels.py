@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from curate.exporting.item import Item
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import closest, name_list
 
-N_CLASSES = 10  # maximum classes named in a message
 N_EXAMPLES = 3
 _SHOWN = 80  # maximum characters of an example
 
@@ -256,9 +255,7 @@ class Collector:
         first = tuple(dict.fromkeys(examples))[:N_EXAMPLES]
         if kind == UNKNOWN_CLASS and self.rows.classes is not None:
             hint = next((hint for hint in self._hints.values() if hint), "")
-            more = len(self.rows.classes) - N_CLASSES
-            known = ", ".join(self.rows.classes[:N_CLASSES]) + (f" and {more:,} more" if more > 0 else "")
-            first = (*first[:-1], f"{first[-1]}{hint}; known: {known}")
+            first = (*first[:-1], f"{first[-1]}{hint}; known: {name_list(self.rows.classes)}")
         return Problem(kind, len(examples), first)
 
 

@@ -47,7 +47,7 @@ class Written:
 
     Attributes:
         paths: files, or the one folder, in the order written.
-        n_rows: exported rows.
+        rows: exported.
         notes: for the user, one sentence each.
         missing: rows left out, as allowed, because their image could not be read.
         n_bytes: of all files.
@@ -55,7 +55,7 @@ class Written:
     """
 
     paths: tuple[Path, ...]
-    n_rows: int
+    rows: int
     notes: tuple[str, ...] = field(default=())
     missing: int = 0
     n_bytes: int = 0

@@ -123,26 +123,12 @@ def run_export(options: ExportOptions) -> ExportResult:
     fingerprint |= _settings(options, plan)
     done = _existing_export(place, kind, fingerprint, overwrite=options.overwrite, skips=options.skip_missing)
     if done is not None:
-        return replace(
-            result,
-            rows=done["rows"],
-            missing=done["missing"],
-            n_bytes=done["bytes"],
-            resumed=done["rows"],
-            paths=(place,),
-            notes=(f"{place} is complete already: nothing to do",),
-        )
+        complete = (f"{place} is complete already: nothing to do",)
+        written = Written((place,), done["rows"], complete, done["missing"], done["bytes"], done["rows"])
+        return replace(result, **vars(written))
     job = Job(plan, rows, place, fingerprint, options.overwrite, options.skip_missing)
     written = _write(options, job, located, encoding)
-    return replace(
-        result,
-        rows=written.n_rows,
-        missing=written.missing,
-        n_bytes=written.n_bytes,
-        resumed=written.resumed,
-        paths=written.paths,
-        notes=(*result.notes, *written.notes),
-    )
+    return replace(result, **{**vars(written), "notes": (*result.notes, *written.notes)})
 
 
 export = callable_of(ExportOptions, run_export)
@@ -161,7 +147,7 @@ def _write(options: ExportOptions, job: Job, located: Located | None, encoding: 
                 options.report(progress)
 
         written = write_out(replace(job, report=report), images)
-        events.ends_with(rows=written.n_rows, missing=written.missing, bytes=written.n_bytes)
+        events.ends_with(rows=written.rows, missing=written.missing, bytes=written.n_bytes)
     return written
 
 

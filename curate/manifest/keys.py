@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.counted import counted, repeated
+from curate.counted import counted, listed, repeated
 from curate.manifest.contract import MAX_PATH_BYTES, NUMBERED
 from scoring.errors import InputError
 from scoring.images.sniff import sniff
@@ -116,8 +116,7 @@ class UniqueCheck:
             return
         rows = np.union1d(order[1:][same], order[:-1][same])[:_CONFIRM]
         if twice := repeated(take(rows)):
-            shown = ", ".join(map(repr, twice[:_SHOWN])) + (", ..." if len(twice) > _SHOWN else "")
             raise InputError(
                 f"expected unique keys, got {counted(int(same.sum()), 'row')} whose {column} repeats an earlier one "
-                f"({shown}); {other_key(where)}"
+                f"({listed(map(repr, twice), _SHOWN)}); {other_key(where)}"
             )

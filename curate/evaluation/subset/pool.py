@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY
-from curate.counted import counted
+from curate.counted import counted, listed
 from curate.evaluation.joined import LabelledFile, class_names, named_column
 from curate.evaluation.subset.request import TestSide
 from curate.tables.arrays import has_value
@@ -174,8 +174,7 @@ def read_pool(
     names = _labels(table, label, labelled, rows)
     part, left_out = _usable(rows, names)
     classes = sorted({name for name in names[part].tolist() if name is not None}) if names is not None else []
-    side = _Side.of(rows, part, names)
-    codes, tested = side.label(classes), np.zeros(len(part), bool)
+    codes, tested = _codes(names, part, classes), np.zeros(len(part), bool)
     if label is not None and test.column:
         tested = _equal(rows.names[test.column], test)[part]
     elif label is not None and test.share:
@@ -188,7 +187,7 @@ def read_pool(
         [table],
         np.zeros(len(part), np.int8),
         rows.place[part],
-        side.vectors(looked_at),
+        _vectors(rows, part),
         codes[looked_at],
         classes,
         np.bincount(codes[codes >= 0], minlength=len(classes)),
@@ -236,34 +235,22 @@ def _sampled_positions(
     return np.sort(np.concatenate(places))
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Some rows of one table, and their class names."""
+def _vectors(rows: Rows, part: NDArray[np.int64]) -> NDArray[np.float32]:
+    return unit(rows_of(rows.array(EMBEDDING), part))
 
-    rows: Rows
-    part: NDArray[np.int64]
-    names: NDArray[np.object_] | None
 
-    @classmethod
-    def of(cls, rows: Rows, part: NDArray[np.int64], names: NDArray[np.object_] | None) -> "_Side":
-        return cls(rows, part, None if names is None else names[part])
-
-    def vectors(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the unit embeddings of some of the rows."""
-        return unit(rows_of(self.rows.array(EMBEDDING), self.part[places]))
-
-    def label(self, classes: list[str]) -> NDArray[np.int64]:
-        """Return the index of each row's class; -1 if it is not among ``classes``."""
-        if self.names is None:
-            return np.full(len(self.part), -1, np.int64)
-        place = {name: number for number, name in enumerate(classes)}
-        return np.array([place.get(name, -1) for name in self.names], np.int64)
+def _codes(names: NDArray[np.object_] | None, part: NDArray[np.int64], classes: list[str]) -> NDArray[np.int64]:
+    """Return the index of the class of each row of a part; -1 if it is not among ``classes``."""
+    if names is None:
+        return np.full(len(part), -1, np.int64)
+    place = {name: number for number, name in enumerate(classes)}
+    return np.array([place.get(name, -1) for name in names[part]], np.int64)
 
 
 def _equal(codes: Codes, test: TestSide) -> NDArray[np.bool_]:
     """Return where a column has the value of the test rows, shape (N,)."""
     if test.value not in codes.names:
-        some = ", ".join(map(repr, codes.names[:5])) + (", ..." if len(codes.names) > 5 else "")
+        some = listed(map(repr, codes.names), 5)
         raise InputError(f"--test: expected {test.value!r} in column {test.column!r}, got {some}; choose one of these")
     return np.asarray(codes.codes == codes.names.index(test.value))
 
@@ -305,11 +292,10 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None,
     names = _labels(other, label, None, rows)
     part, left_out = _usable(rows, names)
     part = part[_sampled_positions(np.ones(len(part), bool), rows.hashes[part], 0, seed)]
-    side = _Side.of(rows, part, names)
-    label_codes = side.label(pool.classes)
+    label_codes = _codes(names, part, pool.classes)
     known = label_codes >= 0
     if not known.any():
-        examples = sorted({str(name) for name in side.names})[:3] if side.names is not None else []
+        examples = sorted({str(name) for name in names[part]})[:3] if names is not None else []
         raise InputError(
             f"--test: expected classes such as {pool.classes[0]!r} in column {label!r} of {path}, got "
             f"{', '.join(map(repr, examples)) or 'no labels'}; use the same class names in both tables"
@@ -323,7 +309,7 @@ def _with_tests(pool: SubsetPool, path: Path, label: str, embedding: str | None,
         tables=[*pool.tables, other],
         source=np.concatenate([pool.source, np.ones(n, np.int8)]),
         row=np.concatenate([pool.row, rows.place[part][known]]),
-        vectors=np.concatenate([pool.vectors, side.vectors(np.flatnonzero(known))]),
+        vectors=np.concatenate([pool.vectors, _vectors(rows, part[known])]),
         label=np.concatenate([pool.label, label_codes[known]]),
         kept=np.concatenate([pool.kept, np.zeros(n, bool)]),
         tested=np.concatenate([pool.tested, np.ones(n, bool)]),

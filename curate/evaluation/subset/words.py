@@ -1,6 +1,6 @@
 """Messages about a subset: its tables, notes, and the verdict in plain words."""
 
-from curate.counted import Grid, counted
+from curate.counted import Grid, counted, listed
 from curate.evaluation.subset.findings import (
     AS_GOOD,
     BETTER,
@@ -155,7 +155,7 @@ def of_fairness(findings: SubsetFindings) -> list[str | Grid]:
     """Return lines on the kept share of each group."""
     lines: list[str | Grid] = []
     for fairness in findings.fairness:
-        shown = fairness.groups if len(fairness.groups) <= N_NAMED else fairness.groups[:N_NAMED]
+        shown = fairness.groups[:N_NAMED]
         rows = [
             [each.name, each.rows, each.kept, _number(each.share, "{:.1%}"), f"{each.adjusted_p:.3f}"] for each in shown
         ]
@@ -187,8 +187,8 @@ def notes(findings: SubsetFindings) -> list[str]:
         )
         lines.append(f"{counted(findings.copies, 'test row')} with a near-copy (cosine above 0.97) to train on {what}")
     if findings.lost:
-        named = ", ".join(findings.lost[:N_NAMED]) + (", ..." if len(findings.lost) > N_NAMED else "")
-        lines.append(f"the subset has no row of {counted(len(findings.lost), 'class', 'classes')}: {named}")
+        classes = counted(len(findings.lost), "class", "classes")
+        lines.append(f"the subset has no row of {classes}: {listed(findings.lost, N_NAMED)}")
     lines += [f"no {model} model: {why}" for model, why in findings.not_trained.items()]
     lines += [
         f"{counted(trained.n_unread, 'image')} could not be read, and were left out of the {trained.model}"
@@ -252,9 +252,10 @@ def _fairness_lines(fairness: Fairness, more: str) -> list[str]:
     if fairness.ratio != fairness.ratio:
         return [f"{fairness.column}: a single group, or nothing kept of any: there is nothing to compare"]
     rule = "passes" if fairness.passes else "fails"
-    unlucky = [each.name for each in fairness.groups if each.dropped_more]
-    named = ", ".join(unlucky[:N_NAMED]) + (", ..." if len(unlucky) > N_NAMED else "")
-    dropped = f"dropped more than chance allows: {named}" if unlucky else "no group was dropped more than chance allows"
+    unlucky = listed((each.name for each in fairness.groups if each.dropped_more), N_NAMED)
+    dropped = (
+        f"dropped more than chance allows: {unlucky}" if unlucky else "no group was dropped more than chance allows"
+    )
     return [
         f"{fairness.column}{more}: {rule} the four-fifths rule, the lowest share is {fairness.ratio:.2f} of the "
         f"highest; {dropped}"
@@ -294,15 +295,12 @@ def _losing_classes(model: SideAccuracies) -> list[str]:
     lines = []
     for side, what in ((RANDOM, "random rows"), (ALL_ROWS, "everything")):
         lost = [
-            of_class
+            f"{of_class.name} {100 * of_class.gaps[side].interval.value:+.1f}"
             for of_class in model.classes
             if of_class.adjusted_p[side] <= SIGNIFICANT and of_class.gaps[side].interval.value < 0
         ]
         if lost:
-            named = ", ".join(
-                f"{of_class.name} {100 * of_class.gaps[side].interval.value:+.1f}" for of_class in lost[:N_NAMED]
-            )
-            lines.append(f"reported worse than with {what}, in points: {named}{', ...' if len(lost) > N_NAMED else ''}")
+            lines.append(f"reported worse than with {what}, in points: {listed(lost, N_NAMED)}")
     return lines
 
 

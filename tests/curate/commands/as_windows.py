@@ -68,7 +68,7 @@ if __name__ == "__main__":
     from scoring.images import supervised
 
     here = str(Path(__file__).resolve().parent)
-    supervised._PORT_SCRIPT = supervised._PORT_SCRIPT.replace(
+    supervised._SCRIPT = supervised._SCRIPT.replace(
         "from {module}", f"sys.path.append({here!r}); import as_windows; as_windows.take_away(); from {{module}}", 1
     )
     from typer.testing import CliRunner
