@@ -35,7 +35,7 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
 from scoring.images import DecodeError, decode_rgb, perceptual_hash
 from scoring.images.geometry import resize
-from scoring.images.views import views
+from scoring.images.signature import views
 from scoring.search.hamming import HammingIndex
 
 FLOOR = {

@@ -17,8 +17,7 @@ from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.signatures import signature_matrix
 from curate.tables.table import open_table
-from scoring.images.signature import ORIENTATIONS, reorient
-from scoring.images.views import views
+from scoring.images.signature import ORIENTATIONS, reorient, views
 from scoring.metrics.resampling import resamples
 
 FILE = "caltech_subset"

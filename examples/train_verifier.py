@@ -34,7 +34,7 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
 from scoring.edits import EDITS, edited
 from scoring.images import decode_rgb
-from scoring.images.views import views
+from scoring.images.signature import views
 
 FILES = ("photos_unlabelled", "tinyimagenet_train_a", "cifar10_train")
 

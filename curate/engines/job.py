@@ -22,7 +22,7 @@ from curate.engines.journal import Part, part_path
 from curate.engines.junk import Corrupter
 from curate.engines.settings import ScoreSettings, difference, settings_of_version
 from curate.engines.shard import Span, score_schema, start_shard
-from curate.engines.source_rows import ManifestRows
+from curate.engines.source import ManifestRows
 from curate.engines.white import DeepImages
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
 from curate.manifest.ahead import ahead

@@ -1,6 +1,6 @@
-"""The steps of one evaluation of score columns: rows, predictions, measures."""
+"""The steps of one evaluation of score columns: rows, predictions, measures, agreement with votes and another set."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from curate.evaluation import correctness
-from curate.evaluation.agreement import APART, VOTES, against_votes, separation
 from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled, vote_counts
-from curate.evaluation.measures import Caveats, Floats
+from curate.evaluation.measures import Caveats, Floats, Measure, Shape, measured
 from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.protocol import Protocol
 from curate.evaluation.results import Evaluation
@@ -27,16 +26,27 @@ from curate.evaluation.rows import (
 from curate.evaluation.squares import squares
 from curate.evaluation.trained import TrainingRows, judge_by, training_rows
 from curate.options.values import several
+from curate.statistics.weighted import RankOrder, weighted_spearman
 from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError
+from scoring.metrics.ranking import entropy, ranks
+from scoring.metrics.resampling import permutation_test_linear
 from scoring.runner import Runner, select_device, select_precision
 from scoring.settings import require_between, require_seed
 
 MOST_REPEATS = 100_000
 FOLDS = 5  # folds of the linear classifier's cross-validation
 SETTINGS = ("repeats", "seed", "sample", "degrade", "device")  # that determine the numbers, for the result
+VOTES = Shape(
+    "Spearman, votes", "higher", "rank correlation of uncertainty with the entropy of human votes; 0 means no relation"
+)
+APART = Shape(
+    "AUROC, against",
+    "",
+    "probability that a row of this table is more certain than one of the other; 0.5 cannot be separated",
+)
 
 
 def judge_table(table: Table, options: EvaluateOptions) -> tuple[MeasuredRows, correctness.Correctness]:
@@ -275,3 +285,47 @@ def runner_of(table: Table, options: EvaluateOptions, caveats: Caveats) -> Runne
         caveats.other_model = (str(model), digest)
     device = select_device(options.device)
     return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))
+
+
+def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: int, seed: int) -> Measure:
+    """Return the rank correlation of uncertainty and annotator disagreement.
+
+    Args:
+        certainty: by column, higher is more certain, shape (N,).
+        votes: per class, shape (N, C), each row with at least one vote.
+        repeats: resamples and permutations.
+        seed: of resamples and permutations.
+    """
+    disagreement = entropy(votes)
+    if len(np.unique(disagreement)) < 2:
+        return VOTES.without("the votes of every row have the same entropy")
+    people = RankOrder(disagreement)
+    orders = [RankOrder(-values) for values in certainty.values()]
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        return np.array([[weighted_spearman(order, people, counts)] for order in orders])
+
+    (measure,) = measured([VOTES], list(certainty), statistic, len(disagreement), repeats=repeats, seed=seed)
+    x = np.stack([ranks(-values) for values in certainty.values()])
+    chance = permutation_test_linear(x, ranks(disagreement), repeats=repeats, seed=seed)
+    measure.p = dict(zip(certainty, chance.tolist(), strict=True))
+    return measure
+
+
+def separation(certainty: Mapping[str, Floats], is_first: NDArray[np.bool_], *, repeats: int, seed: int) -> Measure:
+    """Return the AUROC with which certainty separates two sets of images.
+
+    Args:
+        certainty: by column, higher is more certain, shape (N,), rows of both sets.
+        is_first: whether a row is of the first set, shape (N,).
+        repeats: resamples, which also vary the sizes of the two sets.
+        seed: of the resampling.
+    """
+    orders = [RankOrder(values) for values in certainty.values()]
+    targets = [order.sort(is_first[:, None]) for order in orders]
+
+    def statistic(counts: NDArray[np.int64]) -> Floats:
+        return np.stack([order.auroc(counts, target) for order, target in zip(orders, targets, strict=True)])
+
+    (measure,) = measured([APART], list(certainty), statistic, len(is_first), repeats=repeats, seed=seed)
+    return measure

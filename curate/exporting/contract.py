@@ -12,8 +12,7 @@ from curate.exporting.labels import ExpectedRows, Labels
 from curate.exporting.names import FileNames, folder_names
 from curate.exporting.parts import AllParts, Part
 from curate.exporting.rows import Rows, is_plain
-from curate.exporting.shards import Shard
-from curate.exporting.sides import TRAIN, Sides
+from curate.exporting.sides import TRAIN, Shard, Sides
 from curate.tables.classes import NO_CLASSES, ClassList
 
 LINES = "lines"  # piece name of formats with one line per row

@@ -16,14 +16,12 @@ from curate.counted import counted
 from curate.engines.log import RunLog
 from curate.exporting.batches import RANK, by_rank
 from curate.exporting.contract import ExportRequest, Format, Plan
-from curate.exporting.encode import Encoding
 from curate.exporting.names import FileNames
 from curate.exporting.options import ExportOptions
-from curate.exporting.row_images import COPY, LINKS, SUFFIXES, RowImages
+from curate.exporting.row_images import COPY, LINKS, SUFFIXES, Encoding, RowImages
 from curate.exporting.rows import Source, is_plain
 from curate.exporting.run import ExportProgress, Job, Written, refused, write_out
-from curate.exporting.shards import N_BYTES, Shard
-from curate.exporting.sides import SIDES, SPLIT
+from curate.exporting.sides import N_BYTES, SIDES, SPLIT, Shard
 from curate.exporting.survey import columns_of, survey
 from curate.exporting.table import ALIASES, FORMATS
 from curate.exporting.work import MANIFEST, WorkFolder, is_untouched, read_manifest

@@ -18,8 +18,7 @@ from curate.exporting.item import PREDICTED, PROBABILITY, Item
 from curate.exporting.names import SPLIT_WORDS, Claims, FileNames, folder_names
 from curate.exporting.row_images import NO_FILE
 from curate.exporting.rows import Source, is_plain
-from curate.exporting.shards import N_BYTES, Shard
-from curate.exporting.sides import Sides, side_hashes
+from curate.exporting.sides import N_BYTES, Shard, Sides, side_hashes
 from curate.manifest.keys import check_text
 from curate.tables.arrays import texts
 from curate.tables.digests import key_bytes, plain, tie_breaks

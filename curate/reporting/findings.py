@@ -30,7 +30,7 @@ from curate.tables.digests import text_hashes
 from curate.tables.keys import named
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.images.views import AS_IT_IS
+from scoring.images.signature import AS_IT_IS
 
 LEAK, CONFLICT, LABEL, JUNK, NEAR = "leak", "label-conflict", "label", "junk", "near-copy"
 COPIED = "dropped-copy"  # dropped by a deduplication: needs no decision

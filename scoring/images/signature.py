@@ -1,7 +1,12 @@
 """Image signatures: 255 integers whose cosine is the similarity of two images, 32 of colour, and the perceptual hash.
 
 The 255 integers describe only grey, so red and blue objects may look the same; the 32 integers of colour separate them.
+From a signature follow those of other views of the image: mirrored, rotated, or both.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +59,7 @@ def hamming(a: int, b: int) -> int:
     return (a ^ b).bit_count()
 
 
+Look = Callable[[NDArray[np.int8]], NDArray[np.int8]]
 KEPT = 16  # frequencies kept along each axis
 WIDTH = KEPT * KEPT - 1  # numbers of a signature: the constant part is left out
 WHITENING = 0.75  # frequencies f are weighted by f ** WHITENING, since photographs have less of the higher ones
@@ -69,9 +75,11 @@ LEAST_APART, APART = 5.0, 1 / 3  # for close copies: in levels, and relative to 
 GREY = 4.0  # levels: an image with less colour in every cell is grey
 LEAST_STRUCTURE = 1.0  # grey levels, standard deviation; an image with less has no signature
 
+AS_IT_IS = "as it is"
+
 # The eight symmetries of the square; turns are clockwise. Index i is EXIF orientation i + 1.
 ORIENTATIONS: dict[str, int] = {
-    "as it is": 0,
+    AS_IT_IS: 0,
     "mirrored": 1,
     "rotated 180": 2,
     "upside down": 3,
@@ -80,6 +88,7 @@ ORIENTATIONS: dict[str, int] = {
     "transversed": 6,
     "rotated 270": 7,
 }
+_UNDONE_BY = {"rotated 90": "rotated 270", "rotated 270": "rotated 90"}  # all other views are their own inverse
 _SWAPS_AXES = (4, 5, 6, 7)
 _FLIPS_COLUMNS = (1, 2, 5, 6)  # after the swap
 _FLIPS_ROWS = (2, 3, 6, 7)
@@ -217,3 +226,49 @@ def reorient(signatures: NDArray[np.int8], orientation: int) -> NDArray[np.int8]
     turned: NDArray[np.int8] = signatures[:, _ORDER[orientation]]
     turned *= _SIGN[orientation]
     return turned
+
+
+@dataclass(frozen=True)
+class SignatureView:
+    """One transformed view of an image.
+
+    Attributes:
+        name: such as ``mirrored``.
+        apply: signatures (N, 255) int8 -> signatures of the views, (N, 255) int8; zero rows stay zero.
+        undo: the inverse of ``apply``.
+        undone_by: name of the inverse view.
+    """
+
+    name: str
+    apply: Look
+    undo: Look
+    undone_by: str
+
+
+def views(*, mirrored: bool = False, rotated: bool = False) -> tuple[SignatureView, ...]:
+    """Return the views for finding transformed copies, identity first, each with its inverse.
+
+    Args:
+        mirrored: include the mirror image.
+        rotated: include rotations by 90, 180 and 270 degrees; with ``mirrored`` all eight symmetries of the square.
+    """
+    turns = [AS_IT_IS]
+    if rotated:
+        turns = [name for name in ORIENTATIONS if mirrored or name.startswith("rotated") or name == AS_IT_IS]
+    elif mirrored:
+        turns.append("mirrored")
+    return tuple(_view(turn) for turn in turns)
+
+
+@cache
+def _view(turn: str) -> SignatureView:
+    undone_by = _UNDONE_BY.get(turn, turn)
+    return SignatureView(turn, _look(turn), _look(undone_by), undone_by)
+
+
+def _look(turn: str) -> Look:
+    return _same if turn == AS_IT_IS else partial(reorient, orientation=ORIENTATIONS[turn])
+
+
+def _same(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
+    return signatures

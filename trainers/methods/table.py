@@ -31,7 +31,7 @@ WHERE: dict[str, str] = {  # to add a method, add a line
     "nivmf": "trainers.methods.proxies:NivMF",
     "losspred": "trainers.methods.losspred:LossPred",
     "junk": "trainers.methods.junk:Junk",
-    "supervised": "trainers.methods.supervised:Supervised",
+    "supervised": "trainers.methods.classes:Supervised",
     "ensemble": "trainers.methods.classes:Ensemble",
     "mcdropout": "trainers.methods.classes:MCDropout",
     "hetxl": "trainers.methods.classes:HetXL",

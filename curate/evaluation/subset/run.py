@@ -12,11 +12,11 @@ from curate.evaluation.joined import open_labelled
 from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.subset import training, words
 from curate.evaluation.subset.findings import Noise, SubsetFindings, coverage, diversity, fairness
-from curate.evaluation.subset.pixels import PixelSquares, read_pictures, trainer
 from curate.evaluation.subset.pool import FEWEST_TESTED, SubsetPool, read_pool
 from curate.evaluation.subset.request import check_amounts, parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
+from curate.evaluation.subset.training import PixelSquares, read_pictures, trainer
 from curate.noise.quality import ClassProbabilities, ConfidentJoint, Mistakes, confident_joint, judge
 from curate.noise.share import shares
 from curate.options.values import several

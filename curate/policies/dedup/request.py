@@ -33,7 +33,7 @@ from curate.tables.needs import Needs, is_plain
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.images.views import SignatureView, views
+from scoring.images.signature import SignatureView, views
 from scoring.lookup import lookup, name_list
 
 BRIGHTNESS, CONTRAST, SHARPNESS = "quality_brightness", "quality_contrast", "quality_sharpness"

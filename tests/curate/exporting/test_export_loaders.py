@@ -17,7 +17,7 @@ from exporting import KEYS, picture
 from PIL import Image
 
 import curate
-from curate.exporting.shards import Shard
+from curate.exporting.sides import Shard
 from curate.exporting.table import FORMATS
 from scoring.errors import InputError
 

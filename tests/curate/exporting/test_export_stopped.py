@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import curate
 from curate.exporting import parts, row_images, run, work
 from curate.exporting.names import _folded, folder_names
-from curate.exporting.shards import Shard
+from curate.exporting.sides import Shard
 from curate.exporting.table import FORMATS
 from scoring.errors import InputError
 
@@ -30,7 +30,7 @@ def workdir(tmp_path, monkeypatch):
     """Two tables over files, and parts of five rows."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Shard.__init__, "__defaults__", (5, 0))
-    monkeypatch.setattr("curate.exporting.shards.SHARD_ROWS", 5)
+    monkeypatch.setattr("curate.exporting.sides.SHARD_ROWS", 5)
     (tmp_path / "i").mkdir()
     for number in range(N):
         (tmp_path / "i" / f"{number:03}.png").write_bytes(picture(number))

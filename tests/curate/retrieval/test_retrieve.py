@@ -11,7 +11,7 @@ import pytest
 from commandline import run
 
 import curate
-from curate.retrieval import search
+from curate.retrieval import work
 from scoring.errors import InputError
 
 N, D, CLASSES = 240, 6, 8
@@ -156,8 +156,8 @@ def test_top_bounds_what_a_region_gives_and_says_how_many_there_are(tmp_path):
 def test_large_tables_are_searched_in_lists_and_the_recall_is_that_of_the_answers(table, monkeypatch, tmp_path):
     large = write(tmp_path / "large.parquet", n=3000)
     exact = curate.retrieve(large, str(large), top=5)
-    monkeypatch.setattr(search, "EXACT_ROWS", 1000)
-    monkeypatch.setattr(search, "EXACT_PAIRS", 1000)
+    monkeypatch.setattr(work, "EXACT_ROWS", 1000)
+    monkeypatch.setattr(work, "EXACT_PAIRS", 1000)
     retrieval = curate.retrieve(large, str(large), top=5)
     pairs = [set(zip(each.links.query.tolist(), each.links.row.tolist(), strict=True)) for each in (exact, retrieval)]
     share = len(pairs[0] & pairs[1]) / len(pairs[0])

@@ -17,10 +17,10 @@ from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe
 from scoring.checkpoint import read_header
 from scoring.errors import InputError
 from trainers.config import TrainConfig
+from trainers.methods.classes import Supervised
 from trainers.methods.contrastive import MCInfoNCESettings
 from trainers.methods.losspred import LossPredSettings
 from trainers.methods.settings import Augmentation, Settings, setting
-from trainers.methods.supervised import Supervised
 from trainers.methods.table import METHODS, WHERE
 
 ROOT = Path(__file__).parents[3]

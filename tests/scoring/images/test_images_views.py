@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from scoring.images.signature import ORIENTATIONS, signature
-from scoring.images.views import AS_IT_IS, views
+from scoring.images.signature import AS_IT_IS, ORIENTATIONS, signature, views
 
 PHOTOS = sorted((Path(__file__).parents[3] / "examples" / "photos").glob("*.jpg"))
 TURNS = {

@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from scoring.distributions import power_spherical
+from trainers.methods.classes import Supervised
 from trainers.methods.method import Task
 from trainers.methods.settings import Settings
 from trainers.methods.siamese import (
@@ -14,7 +15,6 @@ from trainers.methods.siamese import (
     simsiam_loss,
     visimsiam_loss,
 )
-from trainers.methods.supervised import Supervised
 
 I = torch.arange(1, 25, dtype=torch.float64)  # noqa: E741
 X, Y = torch.sin(I).reshape(4, 6), torch.cos(0.5 * I).reshape(4, 6)

@@ -16,8 +16,7 @@ from curate.policies.dedup.finders.surroundings import signature_cosine
 from curate.tables.rows import Rows
 from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY, coarse_fits
-from scoring.images.signature import STEPS
-from scoring.images.views import SignatureView
+from scoring.images.signature import STEPS, SignatureView
 
 AT_ONCE = 65_536  # pairs refined at a time
 SMALLEST = 0.68  # minimal share of each side; 97 of 100 found parts of 70 % are measured as this or more

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.images.signature import MARGIN, STEPS
-from scoring.images.views import AS_IT_IS, SignatureView
+from scoring.images.signature import AS_IT_IS, MARGIN, STEPS, SignatureView
 
 VIEWS = 8  # maximal number of views
 PLACES = MARGIN + 1  # number of positions of an edge
@@ -30,7 +29,7 @@ def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[n
 def turned_codes(codes: NDArray[np.int8] | NDArray[np.int32], views: Sequence[SignatureView]) -> NDArray[np.int32]:
     """Return the codes of pairs with query and row exchanged, shape (P,).
 
-    >>> from scoring.images.views import views
+    >>> from scoring.images.signature import views
     >>> code = look_codes(0, np.array([[0, 230, 26, 256]]), holds=True)
     >>> in_words(int(turned_codes(code, views())[0]), ["as it is"])
     'a part of it: 90% of the width, 90% of the height, at the top right'

@@ -16,7 +16,7 @@ from curate.policies.dedup.finders.surroundings import nearest_of
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
-from scoring.images.views import SignatureView
+from scoring.images.signature import SignatureView
 from scoring.search.graph import knn_graph
 from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 

@@ -12,8 +12,7 @@ from curate.policies.dedup.finders.links import Links, joined
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.searches import Search, Views, not_compared
 from curate.tables.rows import Rows
-from scoring.images.signature import ORIENTATIONS, reorient_chroma, same_colours
-from scoring.images.views import SignatureView
+from scoring.images.signature import ORIENTATIONS, SignatureView, reorient_chroma, same_colours
 from scoring.search.links import Recall
 
 MOST = 512  # rows per repeated query

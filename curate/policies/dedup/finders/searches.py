@@ -13,7 +13,7 @@ from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
 from scoring.errors import InputError
-from scoring.images.views import AS_IT_IS, SignatureView, views
+from scoring.images.signature import AS_IT_IS, SignatureView, views
 from scoring.search.few import FEW, FewCosines
 from scoring.search.hamming import HammingIndex
 from scoring.search.links import Links as Near

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from curate.tables.vectors import rows_of
-from scoring.images.views import SignatureView
+from scoring.images.signature import SignatureView
 from scoring.metrics.neighbours import nearest
 from scoring.relative.space import mean_of, unit
 

@@ -21,9 +21,8 @@ from curate.tables.rows import Rows
 from curate.tables.table import Table
 from curate.tables.thumbnails import Thumbnails
 from scoring.images.geometry import orient
-from scoring.images.signature import ORIENTATIONS
+from scoring.images.signature import ORIENTATIONS, SignatureView
 from scoring.images.thumbnail import COPY, OTHER, SIDE, WIDTH, differences, local_change
-from scoring.images.views import SignatureView
 from scoring.system import usable_cores
 
 BYTES, SHA256 = "bytes", "sha256"

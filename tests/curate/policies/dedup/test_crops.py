@@ -29,8 +29,7 @@ from curate.policies.dedup.grouping.stars import find_stars
 from scoring.errors import InputError
 from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY
-from scoring.images.signature import ORIENTATIONS, reorient, signature
-from scoring.images.views import views
+from scoring.images.signature import ORIENTATIONS, reorient, signature, views
 
 PHOTOS = sorted((Path(__file__).parents[4] / "examples" / "photos").glob("*.jpg"))
 SAME = 0.985

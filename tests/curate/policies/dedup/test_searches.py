@@ -11,8 +11,7 @@ from curate.policies.dedup.finders.passing import OfColour
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from scoring.errors import InputError
-from scoring.images.signature import ORIENTATIONS, perceptual_hash, reorient
-from scoring.images.views import views
+from scoring.images.signature import ORIENTATIONS, perceptual_hash, reorient, views
 
 N, M = 70, 50
 

@@ -14,7 +14,7 @@ from made import Matrix, jittered, plain_rows, random_signatures, symmetric
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import stars as star_groups
 from curate.policies.dedup.grouping.stars import NOBODY, find_stars
-from scoring.images.views import views
+from scoring.images.signature import views
 from scoring.search.cosine import CosineIndex
 
 

@@ -20,8 +20,7 @@ from curate.policies.dedup.finders.verified import (
     probability_of,
 )
 from scoring.errors import InputError
-from scoring.images.signature import ORIENTATIONS, reorient, signature
-from scoring.images.views import views
+from scoring.images.signature import ORIENTATIONS, reorient, signature, views
 from tests.curate.policies.dedup.made import cut, embedded, plain_rows, signed, soft_pictures, write_table
 
 MIRRORED = views(mirrored=True)
