@@ -11,6 +11,7 @@ import torch
 from curate.counted import counted
 from curate.engines.adding.run import ADDITIONS
 from curate.engines.adding.settings import request_of
+from curate.engines.contract import Engine
 from curate.engines.finished import (
     clear,
     commit_rest,
@@ -26,7 +27,7 @@ from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
 from curate.engines.out_path import holds_scores
 from curate.engines.output import publish
-from curate.engines.result import Engine, ScoreRequest, ScoreResult
+from curate.engines.result import ScoreRequest, ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.settings import TEMPORARY, ScoreSettings
 from curate.engines.setup import RunSetup

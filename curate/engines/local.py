@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curate.engines.contract import Cluster, Engine
 from curate.engines.journal import Part
-from curate.engines.result import Cluster, Engine
 from curate.engines.settings import ScoreSettings
 from scoring.errors import InputError
 

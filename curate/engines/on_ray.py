@@ -18,10 +18,10 @@ import torch
 
 from curate.counted import counted
 from curate.engines import ray_actor
+from curate.engines.contract import Cluster, Engine
 from curate.engines.job import THREADS, Job
 from curate.engines.journal import RUN
 from curate.engines.ray_cluster import Share, connected, share_of
-from curate.engines.result import Cluster, Engine
 from curate.engines.run import ScoreRun
 from curate.engines.settings import ScoreSettings, difference
 from curate.engines.shard import Span

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.counted import counted
-from curate.engines.result import Cluster
+from curate.engines.contract import Cluster
 from scoring.errors import InputError, MissingExtraError
 
 CONNECT_WITHIN = 10.0  # seconds

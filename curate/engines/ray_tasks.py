@@ -23,9 +23,9 @@ from torch import Tensor
 
 from curate.counted import counted
 from curate.engines import ray_actor
+from curate.engines.contract import Cluster
 from curate.engines.on_ray import START_WITHIN, TRIES, nodes_of, other_kinds, reason, refuse_node
 from curate.engines.ray_cluster import Share, connected, share_of
-from curate.engines.result import Cluster
 from scoring.atomic_folder import held_folder
 from scoring.errors import InputError
 from scoring.room import take_room

@@ -1,20 +1,15 @@
-"""The contract of an engine, and the request and the result of a scoring run."""
+"""The request and the result of a scoring run."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curate.columns import OK
 from curate.counted import Grid, Printed, counted
-from curate.engines.settings import ScoreSettings
 from curate.manifest.store_path import AnyPath
-from scoring.errors import InputError
-from scoring.settings import require_between
 
 if TYPE_CHECKING:
     from curate.engines.options import ScoreOptions
-    from curate.engines.run import ScoreRun
     from curate.manifest import SourceOptions
     from curate.tables.table import Table
 
@@ -85,40 +80,3 @@ class ScoreResult(Printed):
     def lines(self) -> list[str | Grid]:
         """Return the printed lines."""
         return [self.summary(), Grid(self.by_status(), right=1), *self.notes, f"scores: {self.path}"]
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """A cluster and the resources to use, for engines that run on one.
-
-    Attributes:
-        address: of the cluster; None starts one for this run.
-        actors: maximum number of scoring processes; None for as many as fit.
-        num_gpus: GPUs of each actor, a fraction to share one; None for none.
-    """
-
-    address: str | None = None
-    actors: int | None = None
-    num_gpus: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.address is not None and not self.address:
-            raise InputError("expected --engine ray:auto, ray:HOST:PORT or ray:ray://HOST:PORT, got no address")
-        require_between("--actors", self.actors, 1)
-        if self.num_gpus is not None and not 0 < self.num_gpus <= 1:
-            raise InputError(f"--num-gpus must be above 0 and at most 1: an actor uses one GPU; got {self.num_gpus}")
-
-
-@dataclass(frozen=True)
-class Engine:
-    """An engine ready to score.
-
-    Attributes:
-        settings: as requested, with the device resolved if only the engine knows it.
-        score: scores ``run.todo()`` and passes each part to ``run.commit``.
-        elsewhere: whether only other processes run the model, so that this process does not need the device.
-    """
-
-    settings: ScoreSettings
-    score: "Callable[[ScoreRun], None]"
-    elsewhere: bool = False

@@ -3,10 +3,11 @@
 from dataclasses import fields
 from pathlib import Path
 
+from curate.engines.contract import Cluster
 from curate.engines.log import RunLog
 from curate.engines.options import ScoreOptions
 from curate.engines.out_path import check_out
-from curate.engines.result import Cluster, ScoreRequest, ScoreResult
+from curate.engines.result import ScoreRequest, ScoreResult
 from curate.engines.settings import ScoreSettings, retried
 from curate.engines.table import ENGINES, engine_of
 from curate.manifest import SourceOptions, open_manifest

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import STATUS
+from curate.engines.contract import Engine
 from curate.engines.job import Job, Opened, model_threads, opened_job
 from curate.engines.journal import Part, WorkFolder
 from curate.engines.log import RunLog, logged_parts
-from curate.engines.result import Engine, ScoreRequest, ScoreResult
+from curate.engines.result import ScoreRequest, ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.settings import ScoreSettings
 from curate.tables.table import Table

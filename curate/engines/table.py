@@ -9,7 +9,7 @@ from scoring.errors import InputError
 from scoring.lookup import Lazy, lookup
 
 if TYPE_CHECKING:
-    from curate.engines.result import Cluster, Engine
+    from curate.engines.contract import Cluster, Engine
     from curate.engines.settings import ScoreSettings
     from curate.manifest.store_path import AnyPath
 
@@ -52,7 +52,7 @@ def searching(
     Raises:
         InputError: for an unknown or unavailable engine; for a cluster with an ``out`` in a store.
     """
-    from curate.engines.result import Cluster
+    from curate.engines.contract import Cluster
     from curate.manifest.store_path import StorePath, path_or_store
 
     name, address = engine_of(engine)

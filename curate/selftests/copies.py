@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from curate.selftests.contract import BROKEN, COPIES, HOLDS, Check
 from curate.selftests.corruption import BatchScorer, square_batches
-from curate.selftests.result import BROKEN, COPIES, HOLDS, Check
 from curate.statistics.degradations import recompress, resize
 from scoring.metrics.proportions import wilson
 from scoring.relative.space import COPY, unit

@@ -13,7 +13,7 @@ from curate.columns import QUALITY_COLUMNS, is_less_certain
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
 from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
-from curate.selftests.result import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
+from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from curate.statistics.degradations import LADDERS, resize
 from curate.statistics.monotone import Rise, rise
 from curate.tables.arrays import quality_values

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from curate.columns import KEY, URI
 from curate.engines.score import score
 from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
-from curate.selftests.result import BROKEN, HOLDS, SAME, UNTRIED, Check
+from curate.selftests.contract import BROKEN, HOLDS, SAME, UNTRIED, Check
 from curate.tables.digests import key_array, plain, tie_breaks
 from curate.tables.images import Images, drawn_rows, readers_in_order
 from curate.tables.table import Table, open_table

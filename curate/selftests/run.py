@@ -19,11 +19,12 @@ from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.retrieval.images import fit_of, is_fitted, model_named_by, scorer_of
+from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
 from curate.selftests.copies import less_unique
 from curate.selftests.corruption import BatchScorer, climb, less_certain
 from curate.selftests.invariance import FEWEST, WAYS, ImageSample, of_source, of_table, unchanged
 from curate.selftests.options import SelftestOptions
-from curate.selftests.result import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check, SelfTest, curves_of
+from curate.selftests.result import SelfTest, curves_of
 from curate.statistics.degradations import LADDERS
 from curate.tables.arrays import numbers_of
 from curate.tables.dataset import log_odds_of

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.counted import counted
+from curate.engines.contract import Cluster
 from curate.engines.on_ray import REASONS, START_WITHIN, nodes_of, reason, refuse_node
 from curate.engines.ray_actor import process_facts
 from curate.engines.ray_cluster import Share, connected, share_of
-from curate.engines.result import Cluster
 from curate.manifest.reach import VARIABLE
 from curate.training.options import TrainOptions
 from curate.training.train import TrainResult, check_out, run_train

@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 
 from curate.engines.score import score
 from curate.manifest import SourceOptions
+from curate.selftests.contract import COPIES, HOLDS, WORSE
 from curate.selftests.invariance import FEWEST, WAYS, of_source, unchanged
-from curate.selftests.result import COPIES, HOLDS, WORSE
 from curate.selftests.run import selftest
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, save_checkpoint, shipped_models

@@ -142,7 +142,7 @@ def test_options_have_the_same_names_and_defaults_in_both(name):
 def test_score_has_the_defaults_of_the_parts_that_read_and_score():
     from dataclasses import fields
 
-    from curate.engines.result import Cluster
+    from curate.engines.contract import Cluster
     from curate.engines.settings import ScoreSettings
     from curate.manifest import SourceOptions
 

@@ -19,12 +19,13 @@ from curate.engines.adding.compare import UNKNOWN, Comparison, compare, differ
 from curate.engines.adding.fits import fit_path, frozen_fit, is_of_scoring, judged, words_on
 from curate.engines.adding.merge import Merged, Order
 from curate.engines.adding.settings import LABELLING, is_labelled_first, refuse_contradiction
+from curate.engines.contract import Engine
 from curate.engines.finished import clear
 from curate.engines.job import THREADS, open_all, write_part
 from curate.engines.journal import JOURNAL, RUN, Part, append_line, part_path, require_local
 from curate.engines.log import RunLog
 from curate.engines.output import compute_dataset_scores, write_joined
-from curate.engines.result import Engine, ScoreRequest, ScoreResult
+from curate.engines.result import ScoreRequest, ScoreResult
 from curate.engines.run import ScoreRun
 from curate.engines.setup import RunSetup
 from curate.engines.source import ManifestRows, classes_of, in_shards, notes_on

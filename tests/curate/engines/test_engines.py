@@ -26,7 +26,7 @@ import pickle
 from contextlib import contextmanager
 from functools import partial
 
-from curate.engines.result import Engine
+from curate.engines.contract import Engine
 from curate.engines.job import score_span
 
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.engines import ray_cluster
+from curate.engines.contract import Cluster
 from curate.engines.ray_cluster import Share, share_of
-from curate.engines.result import Cluster
 from curate.engines.score import score
 from scoring.errors import InputError
 

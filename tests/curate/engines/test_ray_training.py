@@ -14,8 +14,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
+from curate.engines.contract import Cluster
 from curate.engines.ray_cluster import Share
-from curate.engines.result import Cluster
 from curate.training import on_ray
 from curate.training.options import TrainOptions
 from scoring.errors import InputError

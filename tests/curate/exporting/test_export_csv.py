@@ -23,7 +23,7 @@ def test_every_key_comes_back_exactly_with_the_label_that_somebody_typed(tmp_pat
     out = tmp_path / "batch.csv"
     written = write_batch(batch(tmp_path / "images"), out, "csv")
     assert written.paths == (out,)
-    assert written.n_rows == len(KEYS)
+    assert written.rows == len(KEYS)
     with out.open(newline="", encoding="utf-8-sig") as file:
         lines = list(csv.reader(file))
     header, rows = lines[0], lines[1:]

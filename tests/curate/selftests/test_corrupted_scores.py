@@ -10,7 +10,7 @@ from test_selftest import picture
 
 from curate.evaluation.degraded import LAPLACIAN
 from curate.selftests import copies, corruption
-from curate.selftests.result import BROKEN, HOLDS, UNTRIED
+from curate.selftests.contract import BROKEN, HOLDS, UNTRIED
 
 
 class Made:

@@ -16,8 +16,8 @@ from curate.cli import app
 from curate.engines.score import score
 from curate.manifest import SourceOptions
 from curate.selftests import corruption, invariance
+from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.selftests.invariance import WAYS, Way, of_source, of_table, unchanged
-from curate.selftests.result import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.selftests.run import selftest
 from curate.statistics.degradations import LADDERS
 from curate.statistics.monotone import rise
