@@ -22,6 +22,19 @@ def lookup(table: Mapping[str, T], name: str, *, kind: str) -> T:
     raise InputError(f"unknown {kind} {name!r}{closest(name, table)} (known: {', '.join(sorted(table))})")
 
 
+def require_known(name: str, known: Iterable[str], said: str, listed: str = "known", advice: str = "") -> None:
+    """Raise InputError unless a name is among the known ones, with the closest and the known names.
+
+    >>> require_known("labl", ["key", "label"], "a.csv has no column", "columns")
+    Traceback (most recent call last):
+    scoring.errors.InputError: a.csv has no column 'labl'; did you mean 'label'? (columns: key, label)
+    """
+    names = list(known)
+    if name not in names:
+        more = f"{listed}: {name_list(names, name)}"
+        raise InputError(f"{said} {name!r}{closest(name, names)} ({more}){advice and '; '}{advice}")
+
+
 class Lazy(Mapping[str, T]):
     """A table whose entries are imported when they are used.
 

@@ -15,7 +15,7 @@ from curate.manifest.text_tables import read_csv
 from curate.tables.digests import is_list, is_text, plain
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
-from scoring.lookup import closest, name_list
+from scoring.lookup import name_list, require_known
 
 KEY_NAMES = (KEY, "id")  # key columns of the joined file; the first existing one is used
 SUFFIXES = (".csv", ".tsv")
@@ -79,10 +79,7 @@ def _keyed(labelled: LabelledFile, column: str, option: str) -> tuple[pa.Array, 
         raise InputError(
             f"--labelled: expected a column 'key' or 'id' in {file}, got {name_list(names, 'key')}; rename one"
         )
-    if column not in names:
-        raise InputError(
-            f"{option}: {file} has no column {column!r}{closest(column, names)} (columns: {name_list(names, column)})"
-        )
+    require_known(column, names, f"{option}: {file} has no column", "columns")
     columns = labelled.read(list(dict.fromkeys([key, column])))
     keys, values = _as_text(columns.column(key)).combine_chunks(), columns.column(column).combine_chunks()
     if keys.null_count:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import require_known
 from scoring.settings import with_settings
 
 PROBES = {  # probe -> its settings
@@ -118,8 +118,7 @@ def protocol_of(probe: str | Sequence[str] | None, settings: Mapping[str, object
     texts = [probe] if isinstance(probe, str) else list(probe or USUAL)
     names = [name.strip() for text in texts for name in text.split(",")]
     for name in names:
-        if name not in PROBES:
-            raise InputError(f"unknown --probe {name!r}{closest(name, PROBES)} (one of: {', '.join(PROBES)})")
+        require_known(name, PROBES, "unknown --probe")
     probes = tuple(name for name in PROBES if name in names)
     chosen = with_settings(ProtocolSettings, settings, name="--probe", what="protocol of")
     for setting in settings or {}:

@@ -13,7 +13,7 @@ from curate.counted import repeated
 from curate.manifest.contract import NUMBERED, SourceOptions
 from curate.manifest.schemes import URL_PATTERN
 from scoring.errors import InputError
-from scoring.lookup import closest, name_list
+from scoring.lookup import name_list, require_known
 
 # Searched in this order, ignoring case; the first text column is the path column.
 PATH_NAMES = (
@@ -134,11 +134,7 @@ def _present(options: SourceOptions, schema: pa.Schema) -> SourceOptions:
 
 
 def _column(schema: pa.Schema, name: str, option: str, where: str) -> pa.Field:
-    if name not in schema.names:
-        raise InputError(
-            f"{option} {name!r} is not a column of {where}{closest(name, schema.names)} "
-            f"(columns: {name_list(schema.names, name)})"
-        )
+    require_known(name, schema.names, f"{option}: {where} has no column", "columns")
     return schema.field(name)
 
 

@@ -15,9 +15,8 @@ from curate.pipeline.receipt import digest_of, outputs_of, stage_of, write_recei
 from curate.pipeline.state import Done, Stage, looks, read_state, write_state
 from curate.policies.receipts import PIPELINE_RECEIPT
 from curate.version import __version__
-from scoring.errors import InputError
 from scoring.lock import HeldFolder
-from scoring.lookup import closest
+from scoring.lookup import require_known
 
 MOST_SHOWN = 600  # letters of a command line
 
@@ -102,8 +101,8 @@ def run_pipeline(
     names = [planned.step.name for planned in steps]
     repeated = {again} if isinstance(again, str) else set(again or ())
     for name in (until, *sorted(repeated)):
-        if name is not None and name not in names:
-            raise InputError(f"{pipeline.path} has no step {name!r}{closest(name, names)} (steps: {', '.join(names)})")
+        if name is not None:
+            require_known(name, names, f"{pipeline.path} has no step", "steps")
     some = steps[: names.index(until) + 1] if until is not None else steps
     base = pipeline.path.parent.resolve()
     folder = base / pipeline.folder

@@ -10,7 +10,7 @@ from curate.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import require_known
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,8 +42,7 @@ class TrainingCourse(Numbers):
             raise InputError(f"{path} has no epoch yet; draw it after the first")
         names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("epoch", "step")]
         for name in request.column:
-            if name not in names:
-                raise InputError(f"the course has no {name!r}{closest(name, names)} (it has: {', '.join(names)})")
+            require_known(name, names, "the course has no", "it has")
         usual = [name for name in names if name in ("loss", "lr", *SHARES)]
         chosen = list(request.column) or usual
         values = {name: [_number(row.get(name)) for row in rows] for name in chosen}

@@ -20,7 +20,7 @@ from curate.statistics.weighted import RankOrder
 from curate.tables.digests import plain
 from curate.tables.needs import is_number
 from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import require_known
 from scoring.metrics.resampling import Interval, percentiles, resample
 
 Floats = NDArray[np.float64]
@@ -64,9 +64,8 @@ def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
 
 
 def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
-    if request.prediction not in (None, *PREDICTIONS):
-        hint = closest(str(request.prediction), PREDICTIONS)
-        raise InputError(f"unknown prediction {request.prediction!r}{hint} (one of: {', '.join(PREDICTIONS)})")
+    if request.prediction is not None:
+        require_known(request.prediction, PREDICTIONS, "unknown prediction")
     rows, judged = judge_table(
         request.table,
         EvaluateOptions(

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from scoring.errors import InputError
-from scoring.lookup import closest
+from scoring.lookup import lookup
 
 if TYPE_CHECKING:
     from curate.plots.request import Numbers
@@ -66,6 +65,4 @@ KINDS: dict[str, Kind] = {  # to add a kind, add a line
 
 def kind_of(name: str) -> Kind:
     """Return a kind by name; InputError with the nearest name if invalid."""
-    if name not in KINDS:
-        raise InputError(f"unknown kind {name!r}{closest(name, KINDS)} (kinds: {', '.join(KINDS)})")
-    return KINDS[name]
+    return lookup(KINDS, name, kind="kind")

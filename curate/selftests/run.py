@@ -33,7 +33,7 @@ from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
-from scoring.lookup import closest, name_list
+from scoring.lookup import require_known
 from scoring.metrics.resampling import Interval
 from scoring.model_names import DEFAULT
 from scoring.relative.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
@@ -145,11 +145,8 @@ selftest = callable_of(SelftestOptions, run_selftest)
 
 
 def _kinds(changes: Sequence[str]) -> list[str]:
-    unknown = next((name for name in changes if name not in LADDERS), None)
-    if unknown is not None:
-        raise InputError(
-            f"--change: there is no {unknown!r}{closest(unknown, LADDERS)}; expected one of {', '.join(LADDERS)}"
-        )
+    for name in changes:
+        require_known(name, LADDERS, "--change: there is no")
     return list(dict.fromkeys(changes)) or list(LADDERS)
 
 
@@ -169,12 +166,8 @@ def _opened(options: SelftestOptions, folder: Path, columns: Sequence[str]) -> _
         network, _ = load_model(model)
         chosen = select_device(options.device)
         runner = Runner(network, chosen, select_precision("auto", chosen, network.spec.cpu_precision))
-        able = (*runner.columns, *OF_DATASET)
-        unknown = next((name for name in columns if name not in able), None)
-        if unknown is not None:
-            raise InputError(
-                f"--column: {model} gives no {unknown!r}{closest(unknown, able)} (gives: {', '.join(able)})"
-            )
+        for name in columns:
+            require_known(name, (*runner.columns, *OF_DATASET), f"--column: {model} gives no", "gives")
         of_folders = SourceOptions(label_from_folder=options.label_from_folder)
         sample, everything = of_source(
             str(images_of), options.images, folder, seed=seed, options=of_folders, announce=announce
@@ -218,8 +211,8 @@ def _fitted(
 
 def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
     """Raise InputError for a missing class column, before the work."""
-    if label is not None and labelled is None and label not in table.schema.names:
-        raise InputError(f"--label: {name} has no column {label!r} (columns: {name_list(table.schema.names, label)})")
+    if label is not None and labelled is None:
+        require_known(label, table.schema.names, f"--label: {name} has no column", "columns")
 
 
 def _columns(tested: _Tested, chosen: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -19,7 +19,7 @@ from curate.tables.digests import RowDigest, key_bytes, tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.lookup import closest, name_list
+from scoring.lookup import require_known
 
 LABEL = "label"
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
@@ -94,11 +94,7 @@ def read_columns(
     if not path.is_dir() and (path.suffix.lower() in TEXT_SUFFIXES or not path.exists()):
         table = _read_text(path)
         names = table.schema.names
-        if KEY not in names:
-            raise InputError(
-                f"{path} has no column {KEY!r}{closest(KEY, names)} (columns: {name_list(names, KEY)}); "
-                "rename the column of keys"
-            )
+        require_known(KEY, names, f"{path} has no column", "columns", "rename the column of keys")
     else:
         opened = open_table(path, require=[KEY])
         names = opened.schema.names

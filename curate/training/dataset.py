@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from curate.columns import FOLDER, KEY
 from curate.counted import counted
 from scoring.errors import InputError
-from scoring.lookup import name_list
+from scoring.lookup import name_list, require_known
 from scoring.settings import parse_settings
 
 if TYPE_CHECKING:
@@ -128,11 +128,7 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
     """Return the user's precomputed loss of each image; InputError, naming ``option``, if the column has no numbers."""
     import pyarrow as pa
 
-    if column not in manifest.schema.names:
-        raise InputError(
-            f"there is no column {column!r} to take losses from (columns: "
-            f"{name_list(manifest.schema.names, column)}); choose one with {option}"
-        )
+    require_known(column, manifest.schema.names, f"{option}: {manifest.description} has no column", "columns")
     kind = manifest.schema.field(column).type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         raise InputError(f"expected numbers in the column of losses {column!r}, got {kind}; choose another")

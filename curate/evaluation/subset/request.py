@@ -6,7 +6,7 @@ from pathlib import Path
 from curate.evaluation.options import EvaluateOptions
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.lookup import closest, name_list
+from scoring.lookup import require_known
 from scoring.settings import require_between, require_seed
 
 SHARE = 0.2  # default held-out share of each class
@@ -56,11 +56,7 @@ def parse_test(text: str | None, table: Table) -> TestSide:
     column, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"--test: expected a share, COLUMN=VALUE or a table, got {text!r}; write --test split=test")
-    if column not in table.schema.names:
-        raise InputError(
-            f"--test: {table.path} has no column {column!r}{closest(column, table.schema.names)} "
-            f"(columns: {name_list(table.schema.names, column)})"
-        )
+    require_known(column, table.schema.names, f"--test: {table.path} has no column", "columns")
     return TestSide(0.0, column, value.removeprefix("="))
 
 

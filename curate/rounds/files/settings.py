@@ -11,7 +11,7 @@ from curate.rounds.measures.rules import StopRule, parse_rules
 from curate.tables.classes import read_classes
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
-from scoring.lookup import closest, lookup
+from scoring.lookup import closest, lookup, require_known
 
 KIND = "rounds"
 CONFIG = "round.json"
@@ -102,8 +102,7 @@ class RoundSettings:
             raise InputError(f"the control share must be in [0, 1), got {self.control:g}; 0.1 is the usual one")
         if self.budget is not None and self.budget < 1:
             raise InputError(f"the budget must be at least 1 label, got {self.budget}; leave it out for none")
-        if self.probe not in PROBES:
-            raise InputError(f"unknown probe {self.probe!r}{closest(self.probe, PROBES)} (known: linear, knn)")
+        require_known(self.probe, PROBES, "unknown probe")
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or more, got {self.seed}")
         if not 0 < self.confidence < 1:

@@ -222,7 +222,7 @@ def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint,
         (["--model", "none.safetensors"], "got none at none.safetensors"),
         (["--dtype", "float8"], "dtype must be one of float16, float32"),
         (["--batch-size", "0"], "batch size must be between 1 and"),
-        (["--loss-column", "theirs"], "no column 'theirs' to take losses from"),
+        (["--loss-column", "theirs"], "has no column 'theirs'"),
         (["-o", "/dev/null/f"], "not a folder"),
     ],
 )

@@ -99,7 +99,7 @@ def test_losses_of_ones_own_need_no_labels(tmp_path, form):
             "at least one batch of 8 images, got 3; pass more images, or lower --batch-size to 3",
         ),
         (["losspred", "nan.parquet", "--set", "loss_column=mine"], "1 of 16 images have no finite loss"),
-        (["losspred", "list.csv", "--set", "loss_column=none"], "no column 'none' to take losses from"),
+        (["losspred", "list.csv", "--set", "loss_column=none"], "has no column 'none'"),
         (["losspred", "list.csv", "--set", "loss_column=word"], "expected numbers in the column of losses 'word'"),
         (["losspred", "list.csv", "--set", "optimizer=lion"], "optimizer must be one of sgd, adamw"),
     ],
