@@ -6,6 +6,7 @@ from typing import Any
 
 from scoring.errors import InputError
 from scoring.lookup import lookup
+from scoring.settings import require_between, require_seed
 from trainers.methods.settings import MOST_WIDTH, Augmentation
 from trainers.methods.table import METHODS
 
@@ -13,13 +14,6 @@ SCHEDULES = ("constant", "cosine")
 FREEZE = ("nothing", "batchnorm", "trunk")
 OPTIMIZERS = ("sgd", "adamw", "lars")
 MOST_EPOCHS = 10**9
-MOST_SEED = 2**31 - 1
-
-
-def require_seed(seed: int) -> None:
-    """Raise ``InputError`` if a seed is out of range."""
-    if not 0 <= seed <= MOST_SEED:
-        raise InputError(f"the seed must be between 0 and 2^31 - 1, got {seed}; choose another")
 
 
 def rate_steps(text: str) -> list[tuple[float, float]]:
@@ -91,15 +85,10 @@ class TrainConfig:
         if not isinstance(self.settings, settings_class):
             raise TypeError(f"{self.method} takes {settings_class.__name__}, got {type(self.settings).__name__}")
         kind.check_views(self.augmentation)
-        for name in ("size", "epochs", "accumulate"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.batch_size < 2:
-            raise InputError(f"batch_size must be at least 2 (batch normalisation), got {self.batch_size}")
-        if self.size > MOST_WIDTH:
-            raise InputError(f"size must be at most {MOST_WIDTH:,} pixels, got {self.size:,}")
-        if self.epochs > MOST_EPOCHS:
-            raise InputError(f"epochs must be at most {MOST_EPOCHS:,}, got {self.epochs:,}")
+        require_between("size", self.size, 1, MOST_WIDTH, "it is in pixels")
+        require_between("epochs", self.epochs, 1, MOST_EPOCHS)
+        require_between("accumulate", self.accumulate, 1)
+        require_between("batch_size", self.batch_size, 2, hint="batch normalisation needs two images")
         if not 0 < self.lr < float("inf"):
             raise InputError(f"lr must be above 0 and finite, got {self.lr}")
         for name in ("weight_decay", "backbone_lr", "clip"):

@@ -16,10 +16,10 @@ from scoring.images import Preprocessing
 from scoring.images.deep import WHITE
 from scoring.marks import Marks
 from scoring.model import ScoringModel
+from scoring.settings import require_between, require_seed
 from scoring.system import free_memory
 from trainers.augment import Draw, view
 from trainers.cache import DTYPES, PLAIN
-from trainers.config import require_seed
 from trainers.data import decode_all
 from trainers.methods.settings import Augmentation
 
@@ -44,8 +44,7 @@ class CacheRecipe:
         if self.dtype not in DTYPES:
             raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
         require_seed(self.seed)
-        if not 1 <= self.batch_size <= BLOCK:
-            raise InputError(f"batch size must be between 1 and {BLOCK}, got {self.batch_size}")
+        require_between("batch size", self.batch_size, 1, BLOCK)
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""

@@ -32,6 +32,7 @@ from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
+from scoring.settings import require_between
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -177,8 +178,7 @@ def run_calibrate(options: CalibrateOptions) -> CalibrationResult:
     if options.embedding is not None and options.label is None and options.labelled is None:
         raise InputError(f"--embedding {options.embedding} is only used with --label, to find neighbours; leave it out")
     places = _outputs(opened, options.out, options.apply)
-    if not 1 <= options.repeats <= MOST_REPEATS:
-        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {options.repeats:,}; 1,000 is usual")
+    require_between("--repeats", options.repeats, 1, MOST_REPEATS, "1,000 is usual")
     if options.fitted is not None:
         refused = (options.column, options.bad, options.audit, options.label, options.labelled, options.out)
         flags = ("--column", "--bad", "--audit", "--label", "--labelled", "-o")

@@ -29,6 +29,7 @@ from curate.tables.ranges import fitted_range
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.metrics.proportions import wilson
+from scoring.settings import require_between
 
 ROWS_A_CLUSTER = 20  # minimum rows per cluster on average
 LACKING = 0.1  # share relative to the other table's
@@ -115,9 +116,7 @@ def _check(options: CompareOptions) -> None:
         ("top", 0, 1000, 10),
         ("seed", 0, 2**31 - 1, 0),
     ):
-        value = getattr(options, name)
-        if not low <= value <= high:
-            raise InputError(f"--{name} must be between {low:,} and {high:,}, got {value:,}; {usual:,} is usual")
+        require_between(f"--{name}", getattr(options, name), low, high, f"{usual:,} is usual")
     if options.fail_above is not None and not 0.5 <= options.fail_above < 1:
         raise InputError(
             f"--fail-above takes an AUROC from 0.5 (cannot be separated) to below 1, got {options.fail_above:g}; "

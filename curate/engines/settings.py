@@ -9,6 +9,7 @@ from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.outcome import STATUSES
 from scoring.lookup import lookup
+from scoring.settings import require_between
 
 if TYPE_CHECKING:
     from scoring.images.raster import DecodeOptions
@@ -60,9 +61,7 @@ class ScoreSettings:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "shard_size", "max_pixels"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+            require_between(f"--{name.replace('_', '-')}", getattr(self, name), 1)
         if self.decode not in DECODERS:
             raise InputError(f"--decode must be one of {', '.join(DECODERS)}, got {self.decode!r}")
         if self.decode == "gpu" and self.quality:
@@ -70,8 +69,7 @@ class ScoreSettings:
                 "--decode gpu measures no image quality, as the full image never leaves the GPU; add --no-quality, or "
                 "leave out --decode"
             )
-        if not 0.1 <= self.decode_timeout <= 86_400:
-            raise InputError(f"--decode-timeout must be between 0.1 and 86400 seconds, got {self.decode_timeout:g}")
+        require_between("--decode-timeout", self.decode_timeout, 0.1, 86_400, "it is a number of seconds")
         if self.white is not None and not LEAST_WHITE <= self.white <= WHITE:
             raise InputError(f"--white must be auto or {LEAST_WHITE} to {WHITE}, got {self.white}; 12 bits are 4095")
         if self.dtype is not None and self.dtype not in DTYPES:

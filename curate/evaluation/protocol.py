@@ -7,7 +7,7 @@ from typing import Any
 
 from scoring.errors import InputError
 from scoring.lookup import require_known
-from scoring.settings import with_settings
+from scoring.settings import require_between, with_settings
 
 PROBES = {  # probe -> its settings
     "linear": ("c",),
@@ -56,15 +56,11 @@ class ProtocolSettings:
     starts: int = 5
 
     def __post_init__(self) -> None:
-        if self.k is not None and self.k < 1:
-            raise InputError(f"--set k must be at least 1, got {self.k}; 20 and 200 are usual")
+        require_between("--set k", self.k, 1, hint="20 and 200 are usual")
         for name, usual in (("temperature", "0.07 and 0.1 are"), ("c", "1 is"), ("rate", "1.6 is")):
-            value = getattr(self, name)
-            if not 1e-6 <= value <= 1e9:
-                raise InputError(f"--set {name} must be between 1e-6 and 1e9, got {value:g}; {usual} usual")
+            require_between(f"--set {name}", getattr(self, name), 1e-6, 10**9, f"{usual} usual")
         for name, most in MOST.items():
-            if not 1 <= getattr(self, name) <= most:
-                raise InputError(f"--set {name} must be between 1 and {most:,}, got {getattr(self, name)}")
+            require_between(f"--set {name}", getattr(self, name), 1, most)
         self.amounts()
 
     def amounts(self) -> dict[str, float | int]:

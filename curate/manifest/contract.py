@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from scoring.errors import InputError
+from scoring.settings import require_between
 
 MAX_FILE_BYTES = 256 << 20  # bound on an image; larger ones get the status `too_large`
 MAX_PATH_BYTES = 4096  # PATH_MAX of Linux; longer paths and URLs are errors or attacks
@@ -102,12 +102,9 @@ class SourceOptions:
     noted: ClassVar[bool] = False  # recorded with a table, not requested by a user
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"the limit must be at least 1 row, got {self.limit}; leave it out for all rows")
-        if self.max_bytes < 1:
-            raise InputError(f"the size bound of an image must be at least 1 byte, got {self.max_bytes}")
-        if not 1 <= self.connections <= MOST_CONNECTIONS:
-            raise InputError(f"--connections must be 1 to {MOST_CONNECTIONS}, got {self.connections}")
+        require_between("the limit of rows", self.limit, 1, hint="leave it out for all rows")
+        require_between("the size bound of an image in bytes", self.max_bytes, 1)
+        require_between("--connections", self.connections, 1, MOST_CONNECTIONS)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from curate.plots.request import Numbers, PlotRequest
 from curate.plots.table import KINDS, Kind, kind_of
 from curate.sheets.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from scoring.errors import InputError
+from scoring.settings import require_between
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +82,5 @@ def _check(request: PlotRequest, name: str, kind: Kind) -> None:
         if getattr(request, option) != getattr(PlotRequest(request.path), option):
             those = ", ".join(kind_name for kind_name, each in KINDS.items() if option in each.options)
             raise InputError(f"--{option} is not used by {name}; leave it out (used by: {those})")
-    if not 1 <= request.repeats <= MOST_REPEATS:
-        raise InputError(f"--repeats must be between 1 and {MOST_REPEATS:,}, got {request.repeats}; 1000 is usual")
-    if request.sample is not None and request.sample < FEWEST_SAMPLED:
-        raise InputError(f"--sample must be at least {FEWEST_SAMPLED} rows, got {request.sample}; choose more")
+    require_between("--repeats", request.repeats, 1, MOST_REPEATS, "1000 is usual")
+    require_between("--sample", request.sample, FEWEST_SAMPLED, hint="choose more rows")

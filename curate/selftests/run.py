@@ -40,6 +40,7 @@ from scoring.relative.columns import CLUSTER, JUNK, PER_IMAGE, UNLIKE
 from scoring.relative.fit import REFERENCES, fit_dataset
 from scoring.relative.model import DatasetFit
 from scoring.runner import Runner, select_device, select_precision
+from scoring.settings import require_between
 
 CLEARLY_BETTER = 0.6  # AUROC bound from which a failure is not certain
 OF_DATASET = tuple(name for name in PER_IMAGE if name not in (CLUSTER, UNLIKE))  # scores among the fitted columns
@@ -110,10 +111,7 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
     Raises:
         InputError: for an unusable source, table, column or kind, or fewer than 20 readable images.
     """
-    if not FEWEST <= options.images <= MOST_IMAGES:
-        raise InputError(
-            f"--images must be between {FEWEST} and {MOST_IMAGES:,}, got {options.images:,}; {IMAGES} is usual"
-        )
+    require_between("--images", options.images, FEWEST, MOST_IMAGES, f"{IMAGES} is usual")
     kinds, chosen = _kinds(several(options.change)), several(options.column)
     label = options.label
     if label is None and (options.label_from_folder or options.labelled is not None):

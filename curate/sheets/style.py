@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from curate.sheets.captions import escaped, plain_line
 from curate.sheets.picture import refuse_name
 from scoring.atomic import AtomicFile
-from scoring.errors import InputError
+from scoring.settings import require_between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -232,10 +232,7 @@ def save_chart(figure: "Figure", path: Path, *, overwrite: bool = False) -> None
 
 def check_width(width: float) -> None:
     """Raise InputError, with the bounds, for a width outside of the allowed range."""
-    if not WIDTHS[0] <= width <= WIDTHS[1]:
-        raise InputError(
-            f"--width must be between {WIDTHS[0]:g} and {WIDTHS[1]:g} mm, got {width:g}; a column has 89, a page 183"
-        )
+    require_between("--width", width, *WIDTHS, "it is in mm: a column has 89, a page 183")
 
 
 def _escape_missing(figure: "Figure") -> None:

@@ -26,6 +26,7 @@ from curate.tables.typed_json import plain_json
 from curate.version import __version__
 from scoring.atomic import AtomicFile, commit_together, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
+from scoring.settings import require_between
 
 BASELINE = "random"
 KNOWN_LATER = frozenset({"holdout_loss", "uncertainty", "quality"})
@@ -92,8 +93,7 @@ def run_round_simulate(options: RoundSimulateOptions) -> Simulation:
     check_outputs(out, overwrite=options.overwrite)
     seeds, test = options.seeds, options.test
     label, noisy_label, calibrate = options.label, options.noisy_label, not options.no_calibration
-    if seeds < 1:
-        raise InputError(f"a replay needs at least 1 seed, got {seeds}; 5 give a standard error")
+    require_between("--seeds", seeds, 1, hint="5 give a standard error")
     if not 0 < test < 1:
         raise InputError(f"the share to measure on must be in (0, 1), got {test:g}; 0.2 is a usual one")
     typed = (options.budget,) if isinstance(options.budget, str | int) else options.budget

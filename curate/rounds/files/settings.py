@@ -12,6 +12,7 @@ from curate.tables.classes import read_classes
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup, require_known
+from scoring.settings import require_between
 
 KIND = "rounds"
 CONFIG = "round.json"
@@ -100,11 +101,9 @@ class RoundSettings:
             raise InputError(f"a batch must have at least 1 row, got {self.batch}; 100 is a usual one")
         if not 0 <= self.control < 1:
             raise InputError(f"the control share must be in [0, 1), got {self.control:g}; 0.1 is the usual one")
-        if self.budget is not None and self.budget < 1:
-            raise InputError(f"the budget must be at least 1 label, got {self.budget}; leave it out for none")
+        require_between("the budget of labels", self.budget, 1, hint="leave it out for none")
         require_known(self.probe, PROBES, "unknown probe")
-        if self.seed < 0:
-            raise InputError(f"the seed must be 0 or more, got {self.seed}")
+        require_between("the seed", self.seed, 0)
         if not 0 < self.confidence < 1:
             raise InputError(f"the confidence must be above 0 and below 1, got {self.confidence:g}; 95% is usual")
         parse_rules(self.stop)

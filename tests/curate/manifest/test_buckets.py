@@ -110,7 +110,7 @@ def test_many_requests_are_in_flight_in_order_and_not_more_than_asked_for(s3):
     assert read_all(ahead(manifest.readers(0, 120), manifest.connections)) == [b"%d" % n for n in range(120)]
     assert 12 <= s3.faults.most <= 24
     assert time.monotonic() - started < 6  # 12 s one after another
-    with pytest.raises(InputError, match="--connections must be 1 to 512, got 0"):
+    with pytest.raises(InputError, match="--connections must be between 1 and 512, got 0"):
         SourceOptions(connections=0)
 
 
