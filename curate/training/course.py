@@ -80,12 +80,7 @@ class Probe:
         return measured
 
 
-@dataclass(frozen=True)
-class Best:
-    """The path of the best model so far, and the measure that chooses it."""
-
-    measure: str
-    save: Callable[["Epoch", Row], None]
+Best = tuple[str, Callable[["Epoch", Row], None]]  # the measure that chooses the best model, and what saves it
 
 
 class RunCourse:
@@ -146,7 +141,6 @@ class RunCourse:
         row |= epoch.measures
         if self._probe is not None and self._probe.is_due(epoch.number, epoch.epochs):
             row |= self._probe.measure(epoch.model)
-        earlier = [] if self._best is None else [row.get(self._best.measure) for row in self._rows]
         self._rows.append(row)
         self._write()
         if self._board is not None:
@@ -154,9 +148,11 @@ class RunCourse:
                 if value is not None and name not in ("epoch", "step"):
                     self._board.add_scalar(name, value, epoch.step)
             self._board.flush()
-        new = None if self._best is None else row.get(self._best.measure)
-        if self._best is not None and new is not None and all(old is None or old < new for old in earlier):
-            self._best.save(epoch, row)
+        if self._best is not None:
+            measure, save = self._best
+            *earlier, new = (row.get(measure) for row in self._rows)
+            if new is not None and all(old is None or old < new for old in earlier):
+                save(epoch, row)
         self._since = time.monotonic(), epoch.step
 
     def _write(self) -> None:

@@ -29,6 +29,9 @@ READING = ("key", "path_column", "image_column", "root", "label_from_folder", "l
 MOST_INTEGER = 2.0**53  # largest integer up to which float64 is exact
 
 
+Losses = Sequence[float | None] | None  # of each image
+
+
 def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
     """Return the manifest of one source, or of several together.
 
@@ -179,67 +182,44 @@ class Inputs:
     digest: str
 
 
-@dataclass(frozen=True)
-class _Images:
-    """Images of a source, and the settings for reading them.
+def _in_memory(
+    manifest: "Manifest", root: "Path | None", labels: "pa.Array | None", losses: Losses, **reading: Any
+) -> "TrainingSet":
+    """Return all images that can be decoded, in memory.
 
-    Attributes:
-        manifest: of the source.
-        root: the folder if it is the only source, or None.
-        labels: of each image, or None.
-        losses: of each image, or None.
-        preprocessing: of the model.
-        marks: of images being decoded, or None.
-        white: white level of 16-bit images.
+    ``root`` is the folder if it is the only source; ``reading`` are preprocessing, marks and white.
     """
+    from curate.engines.gone import WatchedReaders
+    from trainers.data import load_training_set
 
-    manifest: "Manifest"
-    root: "Path | None"
-    labels: "pa.Array | None"
-    losses: Sequence[float | None] | None
-    preprocessing: "Preprocessing"
-    marks: "Marks | None"
-    white: int
+    watched = WatchedReaders(manifest, root)
+    texts = None if labels is None else labels.to_pylist()
+    images = load_training_set(watched.readers(), texts, n=manifest.n_rows, losses=losses, **reading)
+    watched.check()
+    return images
 
-    def in_memory(self) -> "TrainingSet":
-        """Return all images that can be decoded, in memory."""
-        from curate.engines.gone import WatchedReaders
-        from trainers.data import load_training_set
 
-        watched = WatchedReaders(self.manifest, self.root)
-        images = load_training_set(
-            watched.readers(),
-            None if self.labels is None else self.labels.to_pylist(),
-            n=self.manifest.n_rows,
-            preprocessing=self.preprocessing,
-            losses=self.losses,
-            marks=self.marks,
-            white=self.white,
-        )
-        watched.check()
-        return images
+def _streamed(
+    manifest: "Manifest", root: "Path | None", labels: "pa.Array | None", losses: Losses, **reading: Any
+) -> "ImageStream":
+    """Return the images as a stream that reads them again in each epoch; arguments as of ``_in_memory``."""
+    from curate.engines.gone import Watch, WatchedBatches
+    from curate.training.stream import stream_readers
+    from trainers.data import loss_tensor, number_labels
+    from trainers.stream import ImageStream
 
-    def streamed(self) -> "ImageStream":
-        """Return the images as a stream that reads them again in each epoch."""
-        from curate.engines.gone import Watch, WatchedBatches
-        from curate.training.stream import stream_readers
-        from trainers.data import loss_tensor, number_labels
-        from trainers.stream import ImageStream
-
-        if self.manifest.n_rows < 2:
-            raise InputError("training needs at least 2 images, got 1; pass more")
-        numbers, classes = (None, []) if self.labels is None else number_labels(self.labels)
-        return ImageStream(
-            self.manifest.n_rows,
-            partial(stream_readers, self.manifest),
-            self.preprocessing,
-            numbers,
-            classes,
-            None if self.losses is None else loss_tensor(self.losses),
-            white=self.white,
-            marks=self.marks,
-            check=WatchedBatches(Watch(self.manifest, self.root)).check,
-        )
+    if manifest.n_rows < 2:
+        raise InputError("training needs at least 2 images, got 1; pass more")
+    numbers, classes = (None, []) if labels is None else number_labels(labels)
+    return ImageStream(
+        manifest.n_rows,
+        partial(stream_readers, manifest),
+        labels=numbers,
+        classes=classes,
+        losses=None if losses is None else loss_tensor(losses),
+        check=WatchedBatches(Watch(manifest, root)).check,
+        **reading,
+    )
 
 
 def image_inputs(
@@ -286,12 +266,13 @@ def image_inputs(
     if lack:
         line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
     white = white_of(manifest, typed, line)
-    images = _Images(manifest, folder_of(typed["data"]), labels, losses, preprocessing, marks, white)
+    images = manifest, folder_of(typed["data"]), labels, losses
+    reading: dict[str, Any] = {"preprocessing": preprocessing, "marks": marks, "white": white}
     if typed["stream"] or lack:
-        return Inputs(images.streamed(), manifest.description, manifest.digest)
+        return Inputs(_streamed(*images, **reading), manifest.description, manifest.digest)
 
     def load() -> "TrainingSet":
-        loaded = images.in_memory()
+        loaded = _in_memory(*images, **reading)
         report_failures(loaded.failures, line)
         return loaded
 

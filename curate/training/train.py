@@ -212,7 +212,7 @@ def _course(
     made_of: Mapping[str, Any],
 ) -> "RunCourse | None":
     """Return the monitoring of the run, or None if not requested."""
-    from curate.training.course import Best, RunCourse, is_begun
+    from curate.training.course import RunCourse, is_begun
     from scoring.atomic import refuse_existing
     from scoring.checkpoint import save_checkpoint
     from trainers.state import SCHEDULE
@@ -231,7 +231,7 @@ def _course(
         card = {"method": config.method, "training": training, "data_licence": typed["licence"]}
         save_checkpoint(path, best.model, {**card, "metrics": dict(row)})
 
-    best = None if measure is None else Best(measure, save)
+    best = None if measure is None else (measure, save)
     return RunCourse(folder, run, schedule=schedule, probe=probe, best=best)
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.plots.course import read_course
 from curate.plots.plot import plot
-from curate.training.course import Best, Probe, RunCourse
+from curate.training.course import Probe, RunCourse
 from curate.training.train import train as curate_train
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
@@ -146,7 +146,7 @@ def test_the_best_model_so_far_is_kept_by_its_measure(images, tmp_path, monkeypa
     monkeypatch.setattr(Probe, "measure", lambda self, model: {"knn": next(values)})
     monkeypatch.setattr(Probe, "is_due", lambda self, number, epochs: True)
     kept = []
-    run(images, tmp_path, "best", best=Best("knn", lambda epoch, row: kept.append(row["epoch"])))
+    run(images, tmp_path, "best", best=("knn", lambda epoch, row: kept.append(row["epoch"])))
     assert kept == [1, 2]
 
 
