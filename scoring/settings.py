@@ -23,8 +23,9 @@ def require_between(option: str, value: float | None, least: float, most: float 
     """
     if value is None or (value >= least and (most is None or value <= most)):
         return
-    bounds = f"at least {least:,}" if most is None else f"between {least:,} and {most:,}"
-    raise InputError(f"{option} must be {bounds}, got {value:,}{hint and '; '}{hint}")
+    bounds = f"at least {least:,.10g}" if most is None else f"between {least:,.10g} and {most:,.10g}"
+    got = f"{value:,}" if isinstance(value, int) else f"{value:g}"
+    raise InputError(f"{option} must be {bounds}, got {got}{hint and '; '}{hint}")
 
 
 def require_seed(seed: int) -> None:

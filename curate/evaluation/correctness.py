@@ -1,7 +1,7 @@
 """Certainty compared with the correctness of the nearest neighbour, a kNN vote and a linear classifier."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from scoring.metrics.resampling import Interval, percentiles, permutation_test_l
 
 MOST_CLASSES = 2000  # maximum classes for the linear classifier
 COVERAGES = np.arange(1, 11) / 10
+HALF = 0.5  # the coverage that is a measure, not only a point of the curve
 NEAREST, KNN, LINEAR = "neighbour", "kNN", "linear"
 WHAT = {NEAREST: "nearest neighbour", KNN: "kNN vote", LINEAR: "linear classifier"}
 CLASS_ENTROPY = "class entropy"
@@ -250,45 +251,29 @@ def certainty_measures(
             lines.append(np.concatenate([[area, 1 - cost, cost, cost - floor], curve]).reshape(-1))
         return np.stack(lines)
 
-    shapes = [
-        Shape(f"{shape.name}, {name}", shape.better, shape.meaning.format(what=WHAT[name]))
-        for shape in _FOUR
+    at_coverage = [SELECTIVE[3] if at == HALF else Shape(f"{at:.1f}", "higher", "") for at in COVERAGES]
+    shapes = [AUROC[name] for name in names]
+    shapes += [
+        replace(shape, name=f"{shape.name}, {name}", meaning=shape.meaning.format(what=WHAT[name]))
+        for shape in (*SELECTIVE[:3], *at_coverage)
         for name in names
     ]
-    shapes += [Shape(f"{coverage:.1f}", "higher", "") for coverage in COVERAGES for _ in names]
     every = measured(shapes, columns, statistic, len(right), repeats=repeats, seed=seed)
     grid = np.array(every, object).reshape(-1, len(names))  # measure, prediction
-    for p, name in enumerate(names):
-        widen_areas(grid[0, p], *correctness.wrong_and_right(name))
-        for coverage, measure in zip(COVERAGES, grid[4:, p], strict=True):
-            measure.values = {c: widened_share(each, coverage * len(right)) for c, each in measure.values.items()}
-    measures = _with_p(grid, names, certainty, right, repeats=repeats, seed=seed)
-    half = int(np.flatnonzero(COVERAGES == 0.5)[0])
-    for p, name in enumerate(names):
-        if name == KNN:
-            continue  # its AUROC adds nothing to the other two
-        at_half = grid[4 + half, p]
-        at_half.better = SELECTIVE[3].better
-        at_half.name, at_half.meaning = f"{SELECTIVE[3].name}, {name}", SELECTIVE[3].meaning.format(what=WHAT[name])
-        measures += [grid[1, p], grid[2, p], grid[3, p], at_half]
-    curves = {name: {c: _curve(grid[4:, p], c) for c in columns} for p, name in enumerate(names)}
-    return measures, curves
-
-
-_FOUR = (Shape("AUROC", "higher", "{what}"), *SELECTIVE[:3])
-
-
-def _with_p(
-    grid: NDArray, names: list[str], certainty: Mapping[str, Floats], right: NDArray, *, repeats: int, seed: int
-) -> list[Measure]:
-    """Return the AUROCs with p values of permutation tests."""
     order = np.stack([ranks(values) for values in certainty.values()])
     for p, name in enumerate(names):
-        about = AUROC[name]
-        grid[0, p].name, grid[0, p].meaning = about.name, about.meaning
+        widen_areas(grid[0, p], *correctness.wrong_and_right(name))
         chance = permutation_test_linear(order, right[:, p], repeats=repeats, seed=seed)
         grid[0, p].p = dict(zip(certainty, chance.tolist(), strict=True))
-    return list(grid[0])
+        for coverage, measure in zip(COVERAGES, grid[4:, p], strict=True):
+            measure.values = {c: widened_share(each, coverage * len(right)) for c, each in measure.values.items()}
+    at_half = 4 + COVERAGES.tolist().index(HALF)
+    measures = list(grid[0])
+    for p, name in enumerate(names):
+        if name != KNN:  # its AUROC adds nothing to the other two
+            measures += grid[[1, 2, 3, at_half], p].tolist()
+    curves = {name: {c: _curve(grid[4:, p], c) for c in columns} for p, name in enumerate(names)}
+    return measures, curves
 
 
 def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:

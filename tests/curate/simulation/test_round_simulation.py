@@ -96,7 +96,7 @@ def test_what_is_written_is_what_was_found(tmp_path, truth):
         ({"strategy": ["score"]}, "needs a column that a replay lacks"),
         ({"budget": [10, 5]}, "budgets must ascend"),
         ({"budget": [500]}, "at most the 120 rows with a label"),
-        ({"seeds": 0}, "at least 1 seed"),
+        ({"seeds": 0}, "seeds must be at least 1"),
         ({"test": 1.0}, r"in \(0, 1\), got 1"),
         ({"label": "status"}, "at least two classes"),
     ],
