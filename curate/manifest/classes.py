@@ -48,7 +48,7 @@ def earlier_scores(schema: pa.Schema) -> tuple[str, ...]:
 def class_labels(schema: pa.Schema) -> ClassLists:
     """Return the class names by column, for integer columns whose values are indices into a list.
 
-    Metadata in another form than that of `datasets` is ignored.
+    Metadata in another form than `datasets` writes is ignored.
 
     >>> note = '{"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}'
     >>> class_labels(pa.schema([("label", pa.int64())], {"huggingface": note}))
