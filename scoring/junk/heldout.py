@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.junk.threshold import UPPER
 from scoring.metrics.proportions import wilson
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import Interval, percentiles
@@ -14,6 +15,9 @@ from scoring.metrics.resampling import Interval, percentiles
 LEAST_AUROC = 0.98  # below either bound, p_junk does not apply
 LEAST_DETECTED = 0.8
 MOST_FLAGGED = 0.5  # largest plausible share of junk in a dataset
+MOST_FALSE = 0.015  # by ``tail_share``: at most 0.006 on 10 datasets with 0 to 30 % of junk, 0.05 on sheet music
+MOST_RATE, HALVINGS = 500.0, 50  # of the search for the rate of a tail
+FEWEST_IN_TAIL, NORMAL_QUANTILE = 10, 1.645  # number of images in a tail, normal quantile of 95 %
 DOUBTFUL, UNDECIDED = 0.8, 1.2  # see ``nearness``: above these, an image is hardly like the copies, and unlike them
 LEAST_DOUBTFUL, FEWEST_DOUBTFUL, MOST_DOUBTFUL = 0.01, 3, 0.25  # share and number of images, share above the threshold
 NEIGHBOURS = 3  # number of nearest neighbours of the less numerous kind
@@ -35,7 +39,7 @@ class HeldOut:
         detected: share of the corrupted copies above the threshold, with its 95 % interval.
         by_kind: the same by kind of corruption.
         flagged: share of the images above the threshold, which bounds the false alarms.
-        false_alarms: share of clean images expected above the threshold, by the tail below it.
+        false_alarms: share of images expected above the threshold by the tail below it, a lower bound.
         doubtful: share of the flagged images that are hardly nearer to corrupted copies than to unflagged images, by
             all inputs or by the features alone, whichever is more. Measured: at most a fifth for planted junk, two
             fifths or more for false alarms in drawn graphics.
@@ -61,6 +65,8 @@ class HeldOut:
             return f"{self.detected.value:.0%} of corrupted copies found, at least {LEAST_DETECTED:.0%} is needed"
         if self.flagged > MOST_FLAGGED:
             return f"{self.flagged:.0%} of the images would be flagged"
+        if min(self.false_alarms, self.flagged) > MOST_FALSE:
+            return "no gap separates the images from corrupted copies, so that many would be flagged wrongly"
         least = max(LEAST_DOUBTFUL * self.images, FEWEST_DOUBTFUL)
         share = self.doubtful / max(self.flagged + self.undecided, 1e-9)
         if share > MOST_DOUBTFUL and round(min(self.doubtful, self.flagged) * self.images) >= least:
@@ -105,7 +111,7 @@ def held_out(
         wilson(int((copies > 0).sum()), len(copies)),
         {kind: float((copies[named == kind] > 0).mean()) for kind in dict.fromkeys(kinds)},
         float((images > 0).mean()),
-        tail_share(clean),
+        tail_share(images),
         float(doubtful / len(images)),
         float((near > UNDECIDED).sum() / len(images)),
     )
@@ -148,12 +154,22 @@ def _mean_of_nearest(distances: Floats, count: int) -> Floats:
 
 
 def tail_share(log_odds: Floats) -> float:
-    """Return the share of images expected above 0 by an exponential tail through the 90 % and the 99 % quantile."""
-    if not len(log_odds):
-        return 1.0
-    upper, last = np.quantile(log_odds, [0.9, 0.99])
-    rate = np.log(10) / max(float(last - upper), 1e-9)
-    return float(min(1.0, 0.01 * np.exp(min(0.0, rate * float(last)))))
+    """Return a lower bound (95 %) of the share of images expected above 0 by the tail below it.
+
+    The tail from the 80 % quantile of the log odds below 0 is exponential, its rate by maximum likelihood from its
+    part below 0; 1 if it does not decrease towards 0.
+    """
+    below = log_odds[log_odds < 0]
+    start = np.quantile(below, UPPER) if len(below) else -1.0
+    passed = 1 - below[below > start] / start  # share of the way to 0
+    if len(passed) < FEWEST_IN_TAIL:
+        return 0.0
+    middle = passed.mean() - NORMAL_QUANTILE * passed.std() / np.sqrt(len(passed))
+    least, most = 0.0, MOST_RATE
+    for _ in range(HALVINGS):
+        rate = (least + most) / 2
+        least, most = (rate, most) if 1 / rate - 1 / np.expm1(rate) > middle else (least, rate)
+    return float(min(1.0, len(passed) / np.expm1(most) / len(log_odds)))
 
 
 def _auroc(clean: Floats, copies: Floats) -> Interval:

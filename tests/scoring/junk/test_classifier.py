@@ -263,11 +263,29 @@ def test_junk_farther_from_all_corrupted_copies_than_from_images_is_undecided(mo
     assert few.held_out.undecided == 0
 
 
-def test_false_alarms_are_foreseen_by_the_exponential_tail():
+def exponential(n, scale):
+    """The quantiles of an exponential distribution that starts at -8."""
+    return -8 - scale * np.log1p(-(np.arange(n) + 0.5) / n)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, 4.0])
+def test_false_alarms_are_foreseen_by_the_exponential_tail(scale):
     draw = np.random.default_rng(0)
-    clean = draw.exponential(1.0, 100_000) - 8
-    expected = np.exp(-8)
-    assert tail_share(clean[clean <= 0]) == pytest.approx(expected, rel=0.5)
+    junk = np.full(30_000, 6.0)
+    clean = np.concatenate([exponential(100_000, scale), junk])
+    expected = np.exp(-8 / scale) / 1.3
+    assert 0.7 * expected < tail_share(clean) < expected
+    samples = draw.choice(clean, (200, 300))
+    assert np.mean([tail_share(sample) > expected for sample in samples]) <= 0.15  # a lower bound, of 95 % at best
+
+
+@pytest.mark.parametrize(("scale", "applies"), [(1.5, True), (2.5, False)])
+def test_a_score_does_not_apply_if_the_tail_of_the_images_reaches_the_threshold(scale, applies):
+    odds = np.concatenate([exponential(600, scale), np.full(200, 6.0)])  # 0.5 or 4 % of the clean images are above
+    measured = held_out(odds, np.full(90, 6.0), ["dark"] * 90)
+    assert measured.applies == applies
+    assert ("gap" in measured.problem) != applies
+    assert held_out(odds[odds < 0], np.full(90, 6.0), ["dark"] * 90).applies  # nothing is flagged
 
 
 def test_newton_ends_where_scikit_learn_does():
