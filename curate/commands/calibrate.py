@@ -10,7 +10,7 @@ from curate.commands.declared import command_of
 from curate.commands.printing import emit, print_lines, printers, say
 
 if TYPE_CHECKING:
-    from curate.calibration.fit import CalibrationResult
+    pass
 
 
 @command_of(CalibrateOptions, plot="embedding")
@@ -38,7 +38,7 @@ def run(
     rows outside the judged range are reported.
     """
     from curate.calibration.fit import run_calibrate
-    from curate.sheets.style import check_chart
+    from curate.sheets.style import check_chart, save_chart
     from scoring.errors import InputError
 
     if plot is not None:
@@ -47,16 +47,10 @@ def run(
         check_chart(plot, overwrite=request.overwrite)
     result = run_calibrate(replace(request, report=(lambda text: None) if quiet else say))
     if plot is not None:
-        _draw(result, plot, request.overwrite)
+        save_chart(result.figure(), plot, overwrite=request.overwrite)
     if json_:
         emit(result.to_json())
     elif (request.out is None and request.apply is None) or not quiet:
         print_lines(result.lines(), *printers(requested=request.out is None and request.apply is None))
         if plot is not None:
             say(f"image: {plot}")
-
-
-def _draw(result: "CalibrationResult", plot: Path, overwrite: bool) -> None:
-    from curate.sheets.style import save_chart
-
-    save_chart(result.figure(), plot, overwrite=overwrite)

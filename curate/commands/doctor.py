@@ -45,7 +45,9 @@ def run(request: DoctorOptions, json_: options.Json = False) -> None:
             if finding.section != section:
                 section = finding.section
                 show(section)
-            _show(finding)
+            show(f"{MARKS[finding.state]} {finding.name}: {finding.value}")
+            if finding.advice:
+                show(f"    {finding.advice}")
     problems = sum(finding.state == PROBLEM for finding in findings)
     if json_:
         emit([asdict(finding) for finding in findings])
@@ -53,12 +55,6 @@ def run(request: DoctorOptions, json_: options.Json = False) -> None:
         show(_verdict(findings))
     if problems:
         raise typer.Exit(EXIT_GATE)
-
-
-def _show(finding: "MachineFact") -> None:
-    show(f"{MARKS[finding.state]} {finding.name}: {finding.value}")
-    if finding.advice:
-        show(f"    {finding.advice}")
 
 
 def _verdict(findings: "list[MachineFact]") -> str:

@@ -59,7 +59,7 @@ def method_help(command: str, name: str) -> str:
     from trainers.named_recipes import recipes_of
 
     kind = kind_of(name)
-    lines = [f"{name}: {_about(kind)}", *([kind.paper] if kind.paper else []), ""]
+    lines = [f"{name}: {' '.join((kind.__doc__ or '').split())}", *([kind.paper] if kind.paper else []), ""]
     rows = [(f"{each.name}={each.default}", each.meaning) for each in shown(kind.Settings)]
     options, of_all = _shared(name)
     width = max(len(typed) for typed, _ in (*rows, *of_all))
@@ -81,10 +81,6 @@ def method_help(command: str, name: str) -> str:
             f"More: {command} --help",
         ]
     )
-
-
-def _about(kind: Any) -> str:
-    return " ".join((kind.__doc__ or "").split())
 
 
 def _shared(name: str) -> tuple[str, list[tuple[str, str]]]:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import typer
@@ -61,7 +61,7 @@ def run(
         _report(result)
         say_next(f"curate issues {shlex.quote(str(result.path))}")
     if json_:
-        emit(_plain(result))
+        emit({**asdict(result), "path": str(result.path), "failed": result.failed})
     if result.failed == result.rows:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(result.statuses.items()))
         start = "; relative paths start in the folder of a list, or where --root says" if "missing" in kinds else ""
@@ -78,9 +78,3 @@ def _report(result: Any) -> None:
     for note in result.notes:
         say(note)
     say(f"scores: {result.path}")
-
-
-def _plain(result: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {**asdict(result), "path": str(result.path), "failed": result.failed}

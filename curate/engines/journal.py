@@ -124,7 +124,8 @@ class WorkFolder(HeldFolder):
             InputError: if the folder belongs to another run; the first difference is named.
         """
         before = self.run()
-        done = {} if before is None else {line.shard: line for line in self._lines() if self._is_complete(line)}
+        lines = [] if before is None else [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
+        done = {line.shard: line for line in lines if self._is_complete(line)}
         if before is not None and done:
             if before["fingerprint"] == fingerprint:
                 return done, before["metadata"]
@@ -214,10 +215,6 @@ class WorkFolder(HeldFolder):
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-    def _lines(self) -> list[Part]:
-        """Return the finished shards of the journal."""
-        return [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
 
     def _is_complete(self, line: Part) -> bool:
         part = self.part(line.shard)

@@ -231,7 +231,8 @@ class RayTasks:
         computes, result = self._receive(reference)
         if not computes:
             self._require(result)
-        self._warn_of_difference(computes)
+        if others := other_kinds(self._computes, computes.partition(" on ")[0], computes):
+            self._announce(f"{others}: last digits of similarities depend on where they were computed")
         return result
 
     def _receive(self, reference: Any) -> Any:
@@ -250,8 +251,3 @@ class RayTasks:
                 f"a task of the search was lost {TRIES} times ({reason(error)}); check the memory of the "
                 "nodes, and repeat the command"
             ) from None
-
-    def _warn_of_difference(self, computes: str) -> None:
-        """Warn if the last digits of similarities may depend on the machine."""
-        if others := other_kinds(self._computes, computes.partition(" on ")[0], computes):
-            self._announce(f"{others}: last digits of similarities depend on where they were computed")

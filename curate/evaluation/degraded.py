@@ -99,9 +99,11 @@ def degrade(squares: Iterable[tuple[int, NDArray[np.uint8]]], runner: Runner, *,
             batch_scores[kind].append(scores_by_column)
         rows += numbers
         fractions.append(fraction.numpy())
-    scores = {kind: _joined(parts) for kind, parts in batch_scores.items()}
     order = np.argsort(rows, kind="stable")
-    sorted_scores = {kind: {name: v[order] for name, v in columns.items()} for kind, columns in scores.items()}
+    sorted_scores = {
+        kind: {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]} if parts else {}
+        for kind, parts in batch_scores.items()
+    }
     fraction_all = np.concatenate(fractions)[order].astype(np.float64) if fractions else np.zeros(0)
     sharpness = sorted_scores[ORIGINAL].get(LAPLACIAN, np.zeros(0))
     return Degraded(np.array(rows, np.int64)[order], sorted_scores, fraction_all, sharpness)
@@ -173,10 +175,6 @@ def _columns(scores: Mapping[str, NDArray[np.float32]], images: Tensor, side: in
     columns = {name: scores[name].astype(np.float64) for name in names}
     columns[LAPLACIAN] = laplacian_variance(resize(images, side)).double().numpy()
     return columns
-
-
-def _joined(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
 def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Measure]:

@@ -224,16 +224,12 @@ def _read_folders(root: Path, classes: list[str], collector: Collector, names: _
                 collector.ignore(where, NO_IMAGE)
             elif where in noted:
                 continue
-            elif not _is_text(label):
+            elif any("\udc80" <= letter <= "\udcff" for letter in label):  # a name of bytes that are not UTF-8
                 collector.ignore(where, UNUSABLE)
             elif (key := names.key_of(entry.name)) is None:
                 collector.ignore(where, UNKNOWN_KEY)
             else:
                 collector.add(key, label)
-
-
-def _is_text(name: str) -> bool:
-    return not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
 IMAGEFOLDER = Format(

@@ -39,7 +39,8 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
     inside = [index for index in range(len(rows)) if index not in addresses]
     if inside:
         for image in part.read(rows.take(inside)):
-            addresses[inside[image.index]] = _embedded(image.data)
+            kind = _MIME.get(sniff(image.data) or "", "image/jpeg")
+            addresses[inside[image.index]] = f"data:{kind};base64,{base64.b64encode(image.data).decode()}"
         part.lost = [replace(lost, index=inside[lost.index]) for lost in part.lost]
     tasks = [_task(rows.items[index], address) for index, address in sorted(addresses.items())]
     part.written = len(tasks)
@@ -114,10 +115,6 @@ def _address(item: Item, served: bytes | None) -> str:
     if item.path is None or served is None:
         return ""
     return LOCAL + quote(os.path.relpath(os.path.abspath(item.path), os.path.dirname(served)), safe="/")
-
-
-def _embedded(data: bytes) -> str:
-    return f"data:{_MIME.get(sniff(data) or '', 'image/jpeg')};base64,{base64.b64encode(data).decode()}"
 
 
 def _task(item: Item, address: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class FileNames:
         ('a.jpg', '007.png')
         """
         path, changed = self.path_for(key)
-        if changed or (len(self.shared) and _contains(self.shared, _hash(self.claim(path)))):
+        if changed or (len(self.shared) and _contains(self.shared, self.claim(path))):
             path = with_digest(path, key)
         return path if self._suffix_fits(path, suffix) else f"{path}.{suffix}"
 
@@ -140,14 +140,10 @@ def _stem(path: str) -> str:
     return path[: -len(suffix) - 1] if suffix in IMAGE_SUFFIXES else path
 
 
-def _hash(text: str) -> np.uint64:
-    value: np.uint64 = tie_breaks([text.encode()])[0]
-    return value
-
-
-def _contains(values: NDArray[np.uint64], value: np.uint64) -> bool:
+def _contains(values: NDArray[np.uint64], text: str) -> bool:
+    value = tie_breaks([text.encode()])[0]
     place = int(np.searchsorted(values, value))
-    return place < len(values) and values[place] == value
+    return place < len(values) and bool(values[place] == value)
 
 
 def folder_names(values: Iterable[str | None]) -> dict[str | None, str]:

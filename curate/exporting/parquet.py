@@ -49,7 +49,9 @@ def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa
     """Yield the rows that have an image, with it, in pieces of about 32 MB; ``schema`` comes from ``schema_of``."""
     columns = rows.table.select([field.name for field in _passed_fields(plan)])
     if plan.label is not None:
-        columns = columns.set_column(columns.column_names.index(plan.label), LABEL, _labels(rows, plan))
+        classes = pa.array(plan.classes, pa.string())
+        labels = pc.index_in(pa.array(rows.labels, pa.string()), classes).cast(pa.int64())
+        columns = columns.set_column(columns.column_names.index(plan.label), LABEL, labels)
     held: list[ExportedImage] = []
     n_bytes = 0
     for image in part.read(rows):
@@ -60,11 +62,6 @@ def tables(rows: Rows, part: Part, plan: Plan, schema: pa.Schema) -> Iterator[pa
             held, n_bytes = [], 0
     if held:
         yield _table(rows.start, columns, held, schema)
-
-
-def _labels(rows: Rows, plan: Plan) -> pa.Array:
-    names = pa.array(rows.labels, pa.string())
-    return pc.index_in(names, pa.array(plan.classes, pa.string())).cast(pa.int64())
 
 
 def _table(start: int, columns: pa.Table, images: list[ExportedImage], schema: pa.Schema) -> pa.Table:

@@ -87,7 +87,8 @@ class Encoding:
     def __call__(self, data: bytes) -> tuple[bytes, dict[str, Any]]:
         """Return the encoded image and its changed facts; DecodeError if it cannot be decoded."""
         format = sniff(data)
-        width, height = _size(data)
+        with opened(data, DecodeOptions()) as image:
+            width, height = image.header.width, image.header.height
         short = min(width, height)
         smaller = self.side is not None and short > self.side
         kind = self.kind or (format if format in KINDS else "png")
@@ -104,12 +105,6 @@ class Encoding:
         extra = {} if kind == "png" else {"quality": self.quality}
         Image.fromarray(pixels).save(out, kind.upper(), **extra)
         return out.getvalue(), {"width": width, "height": height, "format": kind}
-
-
-def _size(data: bytes) -> tuple[int, int]:
-    """Return the stored width and height, reading only the header."""
-    with opened(data, DecodeOptions()) as image:
-        return image.header.width, image.header.height
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from curate.exporting.work import MANIFEST, WorkFolder, is_untouched, read_manif
 from curate.manifest.local import refuse_inside
 from curate.manifest.store_path import sha256_of
 from curate.options.function import callable_of
-from curate.tables.classes import NO_CLASSES, ClassList, class_list
+from curate.tables.classes import NO_CLASSES, class_list
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256, require_images
 from curate.tables.located import Located
@@ -154,7 +154,12 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
     kind = FORMATS[options.to]
     label = options.label or (LABEL if LABEL in opened.schema.names else None)
     per = options.per or (sides_column(opened) if kind.sides else None)
-    _check_classes(opened, label, per)
+    for name in filter(None, (label, per)):
+        if not is_plain(kind_of := opened.schema.field(name).type):
+            raise InputError(f"expected text or numbers in the column {name!r}, got {kind_of}")
+    if label is None and options.classes is not None:
+        raise InputError("--classes lists the classes of a column, and the table has no column label; add --label")
+    suffix = encoding.kind if encoding is not None else None
     sized = N_BYTES in opened.schema.names and encoding is None
     return ExportRequest(
         kind,
@@ -162,12 +167,12 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
         label,
         per,
         shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
-        names=_file_names(kind, per, encoding),
+        names=FileNames(kind.nested and per is None, SUFFIXES.get(suffix, suffix) if suffix else None, suffix),
         takes_uri=options.take is not None or not kind.minimal,
         looks=kind.reads_images and kind.folder and options.source is None and not options.skip_missing,
         replaced=place if place is not None and options.overwrite and kind.folder and place.is_dir() else None,
         null=options.null,
-        class_list=class_list(opened, label, options.classes) if label else _no_classes(options.classes),
+        class_list=class_list(opened, label, options.classes) if label else NO_CLASSES,
     )
 
 
@@ -209,17 +214,6 @@ def _exported_columns(
             "--to parquet"
         )
     return taken
-
-
-def _file_names(kind: Format, per: str | None, encoding: Encoding | None) -> FileNames:
-    suffix = encoding.kind if encoding is not None else None
-    return FileNames(kind.nested and per is None, SUFFIXES.get(suffix, suffix) if suffix else None, suffix)
-
-
-def _no_classes(classes: str | Path | Sequence[str] | None) -> ClassList:
-    if classes is not None:
-        raise InputError("--classes lists the classes of a column, and the table has no column label; add --label")
-    return NO_CLASSES
 
 
 def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -304,12 +298,6 @@ def _refuse_scored_folder(place: Path, table: Table, source: str | None) -> None
         uri = str(table.moved.current(row[URI]) if table.moved else row[URI])
         if uri.endswith(f"/{row[KEY]}"):  # a link leads elsewhere
             return refuse_inside(place, uri.removesuffix(f"/{row[KEY]}"))
-
-
-def _check_classes(table: Table, label: str | None, per: str | None) -> None:
-    for name in (label, per):
-        if name is not None and not is_plain(table.schema.field(name).type):
-            raise InputError(f"expected text or numbers in the column {name!r}, got {table.schema.field(name).type}")
 
 
 def _ranked(table: Table, kind: Format, columns: Sequence[str]) -> Table | pa.Table:

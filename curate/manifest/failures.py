@@ -93,8 +93,10 @@ def failure_of(error: BaseException) -> Failure:
         return Failure("refused", next(str(each) for each in causes if PRIVATE in str(each)).split("] ")[-1])
     code, status = _answer(causes)
     _refuse_credentials(causes, code, status)
-    absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status is None and _is_answer(causes)
-    hub = next((text for name, text in _OF_THE_HUB.items() if name in _names(causes)), "")
+    names = _names(causes)
+    is_answer = not names & {"ClientConnectionError", "ClientPayloadError", "TimeoutError"}  # of a server within reach
+    absent = isinstance(error, FileNotFoundError | NotADirectoryError) and status is None and is_answer
+    hub = next((text for name, text in _OF_THE_HUB.items() if name in names), "")
     if absent or status in (404, 410) or code in ("NoSuchKey", "NoSuchBucket"):
         return Failure("missing", hub or "the server has no such file")
     if status in (401, 403) or code == "AccessDenied" or isinstance(error, PermissionError):
@@ -106,7 +108,7 @@ def failure_of(error: BaseException) -> Failure:
     if status == 416:
         return Failure("io_error", message, beyond_end=True)
     lasting = status is not None and 300 <= status < 600 and status not in _PASSING and code not in _PASSING_CODES
-    lasting = lasting or bool(_names(causes) & _LASTING and not _names(causes) & {"TimeoutError"})
+    lasting = lasting or bool(names & _LASTING and "TimeoutError" not in names)
     wait = max((_retry_after(each) for each in causes), default=0.0)
     return Failure("io_error", message, passes=not lasting, wait=wait)
 
@@ -176,11 +178,6 @@ def _refuse_credentials(causes: list[BaseException], code: str, status: int | No
     if known or code in _INVALID or names & _EXPIRED:
         kind = code or next(iter(sorted(names & _EXPIRED)), "HTTP status 401")
         raise CredentialsError(f"the credentials for the store are no longer valid ({kind}); {RENEW}")
-
-
-def _is_answer(causes: list[BaseException]) -> bool:
-    """Return whether the server reported a missing file: fsspec reports the same for an unreachable server."""
-    return not _names(causes) & {"ClientConnectionError", "ClientPayloadError", "TimeoutError"}
 
 
 def _reason(error: BaseException, causes: list[BaseException], code: str, status: int | None) -> str:

@@ -221,7 +221,7 @@ async def _fill(body: io.BytesIO, answer: Any, request: _Request, holder: Holder
         have = body.tell() + len(piece)
         request.check(have, is_size=False)
         if have > held:
-            held = size or min(request.max_bytes, _next_step(have, request.max_bytes))
+            held = size or min(request.max_bytes, next((step for step in _STEPS if have <= step), request.max_bytes))
             if not holder.may_take(held):
                 raise NeedsMemory(held)
         body.write(piece)
@@ -250,8 +250,3 @@ def _stated_size(answer: Any, start: int | None) -> int | None:
         raise no_part()
     size: int | None = answer.content_length
     return None if is_packed else size
-
-
-def _next_step(have: int, most: int) -> int:
-    """Return how many bytes to reserve for a body of unknown size after ``have`` bytes were received."""
-    return next((step for step in _STEPS if have <= step), most)

@@ -117,7 +117,9 @@ def open_listing(
         columns |= folder_columns([name.encode() for name in names])
     skipped = f"; skipped {counted(unread, 'file')} without a suffix that cannot be read" if unread else ""
     sizes = np.array([image.size for image in images], np.int64)
-    versions = np.array([_number(image.version) for image in images], np.int64)
+    versions = np.array(
+        [int.from_bytes(hashlib.sha256(image.version.encode()).digest()[:6]) for image in images], np.int64
+    )
     return MemoryManifest(
         f"folder {shown(url)}: {counted(len(images), 'file')}{skipped}",
         without_empty_sides(pa.table(columns)) if options.label_from_folder else pa.table(columns),
@@ -127,11 +129,6 @@ def open_listing(
         versions=(sizes, versions),
         sizes=sizes,
     )
-
-
-def _number(version: str) -> int:
-    """Return 48 bits of a file's version."""
-    return int.from_bytes(hashlib.sha256(version.encode()).digest()[:6])
 
 
 def _refuse_name(name: str, url: str) -> None:

@@ -112,7 +112,10 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
         InputError: for an unusable source, table, column or kind, or fewer than 20 readable images.
     """
     require_between("--images", options.images, FEWEST, MOST_IMAGES, f"{IMAGES} is usual")
-    kinds, chosen = _kinds(several(options.change)), several(options.column)
+    changes, chosen = several(options.change), several(options.column)
+    for name in changes:
+        require_known(name, LADDERS, "--change: there is no")
+    kinds = list(dict.fromkeys(changes)) or list(LADDERS)
     label = options.label
     if label is None and (options.label_from_folder or options.labelled is not None):
         label = "label"
@@ -120,7 +123,8 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
         folder = Path(place)
         tested = _opened(options, folder, chosen)
         columns, left_out = _columns(tested, chosen)
-        _check_label(tested.table, str(options.images_of), label, options.labelled)
+        if label is not None and options.labelled is None:
+            require_known(label, tested.table.schema.names, f"--label: {options.images_of} has no column", "columns")
         scorer = BatchScorer(tested.runner, tested.fit, columns, white_of(tested.table))
         fitted = any(name in OF_DATASET for name in columns)
         ways, announce = options.ways or WAYS, options.announce
@@ -140,12 +144,6 @@ def run_selftest(options: SelftestOptions) -> SelfTest:
 
 
 selftest = callable_of(SelftestOptions, run_selftest)
-
-
-def _kinds(changes: Sequence[str]) -> list[str]:
-    for name in changes:
-        require_known(name, LADDERS, "--change: there is no")
-    return list(dict.fromkeys(changes)) or list(LADDERS)
 
 
 def _opened(options: SelftestOptions, folder: Path, columns: Sequence[str]) -> _Tested:
@@ -205,12 +203,6 @@ def _fitted(
     except InputError as error:
         announce(f"scores that are fitted to the dataset are not tried: {error}")
         return embeddings[is_finite], None
-
-
-def _check_label(table: Table, name: str, label: str | None, labelled: str | Path | None) -> None:
-    """Raise InputError for a missing class column, before the work."""
-    if label is not None and labelled is None:
-        require_known(label, table.schema.names, f"--label: {name} has no column", "columns")
 
 
 def _columns(tested: _Tested, chosen: Sequence[str]) -> tuple[list[str], list[str]]:

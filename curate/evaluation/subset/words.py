@@ -318,15 +318,9 @@ def _name(trained: SideAccuracies) -> str:
 
 
 def _points(gap: Gap | None) -> str:
-    return (
-        "-"
-        if gap is None
-        else "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(_without_minus_zero(100 * value) for value in gap.interval))
-    )
-
-
-def _without_minus_zero(value: float) -> float:
-    return 0.0 if abs(value) < 0.05 else value  # never -0.0
+    if gap is None:
+        return "-"
+    return "{:+z.1f} [{:+z.1f}, {:+z.1f}]".format(*(100 * value for value in gap.interval))  # z: never -0.0
 
 
 def _signed(gap: Gap, shape: str) -> str:
