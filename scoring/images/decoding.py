@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from scoring.images.quality import Quality, measure
 from scoring.images.raster import DEFAULT_MAX_PIXELS, DecodeOptions, Header, LocalImage, format_of
 from scoring.images.signature import SIDE, chroma, perceptual_hash, signature
 from scoring.images.sniff import sniff, webp_canvas
-from scoring.images.supervised import opened_in_child
+from scoring.images.supervised import ChildImage, opened_in_child
 from scoring.images.thumbnail import SIDE as THUMBNAIL_SIDE
 from scoring.images.thumbnail import thumbnail
 
@@ -104,16 +103,6 @@ def _is_plain_webp(data: bytes) -> bool:
     return n_pictures == 1 and at == len(data)
 
 
-class OpenedImage(Protocol):
-    """An image with a known header; see ``LocalImage`` for results and exceptions."""
-
-    header: Header
-
-    def raster(self, short_side: int | None) -> tuple[Raster, str | None]:
-        """Decode the image; return it and a warning or None."""
-        ...
-
-
 class _OpenedPlain(LocalImage):
     """An image of plain structure, decoded in this process unless libjpeg-turbo finds an error."""
 
@@ -128,7 +117,7 @@ class _OpenedPlain(LocalImage):
 
 
 @contextmanager
-def opened(data: bytes, options: DecodeOptions, *, supervised: bool = False) -> Iterator[OpenedImage]:
+def opened(data: bytes, options: DecodeOptions, *, supervised: bool = False) -> Iterator[LocalImage | ChildImage]:
     """Read the header of an image; its pixels can be read inside the block.
 
     Args:
