@@ -27,9 +27,8 @@ from curate.cleaning.steps import SURE
 from curate.columns import QUALITY, QUALITY_COLUMNS
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest, resolved
-from curate.tables.signatures import signature_array
+from curate.tables.signatures import signature_array, thumbnail_array
 from curate.tables.table import Table, open_table
-from curate.tables.thumbnails import thumbnail_array
 from curate.tables.writer import TableWriter
 from scoring.images import Preprocessing, decode
 

@@ -19,11 +19,9 @@ from curate.manifest.local import local_path
 from curate.manifest.schemes import scheme_of
 from curate.tables.classes import class_list
 from curate.tables.digests import key_array, key_texts, tie_breaks
-from curate.tables.images import require_images
-from curate.tables.located import Located
-from curate.tables.needs import refuse_other_status
+from curate.tables.images import Located, require_images
+from curate.tables.needs import refuse_other_status, signal
 from curate.tables.provenance import reading_of, white_of
-from curate.tables.signals import signal
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.images.decoding import decode_rgb

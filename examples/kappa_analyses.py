@@ -48,7 +48,7 @@ from curate.evaluation.squares import squares
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import drawing, new_axes, new_figure, save_chart
 from curate.statistics.degradations import resize
-from curate.tables.signals import default_column
+from curate.tables.needs import default_column
 from curate.tables.table import open_table
 from scoring.checkpoint import load_model, read_header, shipped_models
 from scoring.errors import InputError

@@ -17,12 +17,10 @@ from curate.columns import KEY, describe_all
 from curate.manifest.file_set import FileSet
 from curate.manifest.store_path import AnyPath
 from curate.manifest.text import read_json
-from curate.policies.receipts import APPLIED_KIND, digests_of, environment, receipt_beside, state_of
-from curate.policies.seal import FORMAT, sealed
+from curate.policies.receipts import APPLIED_KIND, FORMAT, digests_of, environment, receipt_beside, sealed, state_of
 from curate.statistics.calibrators import CALIBRATORS, Calibrator
 from curate.tables.digests import RowDigest, key_array, tie_breaks
-from curate.tables.provenance import model_of
-from curate.tables.ranges import CALIBRATION, FittedRange, Outside
+from curate.tables.provenance import CALIBRATION, FittedRange, Outside, model_of
 from curate.tables.table import Table
 from curate.tables.writer import TableWriter
 from curate.version import __version__

@@ -26,8 +26,7 @@ from curate.manifest.store_path import AnyPath, path_on_disk, path_or_store
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.receipts import receipt_beside
-from curate.tables.provenance import model_of
-from curate.tables.ranges import FittedRange
+from curate.tables.provenance import FittedRange, model_of
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.errors import InputError

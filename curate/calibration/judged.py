@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from curate.columns import describe
 from curate.counted import counted
-from curate.policies.audit.request import ANY, JUDGES
+from curate.policies.audit.results import ANY, JUDGES
 from curate.policies.audit.verdicts import LABEL_STUDIO, WORDS, Verdicts, is_audit, joined, read_audit
 from curate.policies.sampled import judged_sha256
 from curate.tables.arrays import FALSE, TRUE
 from curate.tables.copies import columns_for_copies, find_copies
 from curate.tables.digests import redrawn, text_hashes
 from curate.tables.known import read_known
-from curate.tables.needs import Needs
+from curate.tables.needs import MAX, MIN, Needs, default_column
 from curate.tables.rows import Rows, read_rows
-from curate.tables.signals import MAX, MIN, default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import lookup

@@ -12,14 +12,13 @@ from curate.calibration.fit import fit_judged
 from curate.calibration.judged import NEIGHBOUR, Truth, judged_rows
 from curate.columns import KEY
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
-from curate.policies.figures import unequal
+from curate.policies.differences import unequal_json
 from curate.policies.findings import VerificationResult
-from curate.policies.receipts import APPLIED_KIND, digests_of, read_step
+from curate.policies.receipts import APPLIED_KIND, MAX_BYTES, digests_of, read_json, read_step
 from curate.policies.sampled import judged_sha256
-from curate.policies.seal import MAX_BYTES, read_json
 from curate.tables.digests import key_array, tie_breaks
-from curate.tables.ranges import Outside
-from curate.tables.signals import MAX, MIN
+from curate.tables.needs import MAX, MIN
+from curate.tables.provenance import Outside
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 
@@ -141,7 +140,9 @@ def _verify_applied(table: Table, noted: Mapping[str, Any], path: AnyPath) -> Ca
         "input": source.get("n_rows", table.n_rows),
         "table": output.get("n_rows", table.n_rows),
     }
-    verification.problems += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
+    verification.problems += [
+        f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal_json(now, then)
+    ]
     if differ:
         verification.problems.append(f"the probabilities in {written} are not those that the calibration gives")
     return verification

@@ -11,10 +11,10 @@ import pyarrow as pa
 from curate.cleaning.steps import SCORES, SHA256, STEPS_FOLDER, SUBSET, VERDICTS
 from curate.columns import GONE, KEY, STATUS
 from curate.counted import Grid
-from curate.policies.outcomes import OUTCOMES
+from curate.policies.decided import OUTCOMES
 from curate.policies.verdicts import RENAME, SHORT, Line, VerdictFile
 from curate.tables.table import open_table
-from curate.tables.writer import TableWriter
+from curate.tables.writer import write_table
 from scoring.errors import InputError
 
 KEPT, DROPPED, _, FAILED = OUTCOMES
@@ -176,5 +176,4 @@ def _outcomes(out: Path) -> pl.DataFrame:
 
 def _write(path: Path, outcomes: pl.DataFrame) -> None:
     meta = {"kind": "outcomes", "columns": {name: {"meaning": words} for name, words in MEANINGS.items()}}
-    with TableWriter(path, SCHEMA, meta, overwrite=True) as writer:
-        writer.write(outcomes.to_arrow().cast(SCHEMA))
+    write_table(path, outcomes.to_arrow().cast(SCHEMA), meta, overwrite=True)

@@ -9,8 +9,7 @@ from curate.cleaning.changes import Changes
 from curate.counted import Grid, Printed, counted
 from curate.pipeline.run import Ran
 from curate.pipeline.state import Stage
-from curate.policies.outcomes import FAILED, OUTCOMES
-from curate.policies.uneven import emptied_words
+from curate.policies.decided import FAILED, OUTCOMES, emptied_words
 
 DONE, TO_DO = "done", "to do"
 

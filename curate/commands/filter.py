@@ -82,7 +82,7 @@ def _meant_shares(rules: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _report(result: "Result", rules: Sequence[tuple[str, str]], dry_run: bool) -> None:
-    from curate.policies.uneven import uneven_notes
+    from curate.policies.decided import uneven_notes
 
     line, table = printers(requested=dry_run)
     for note in [*filter_notes(result), *_meant_shares(rules)]:

@@ -66,7 +66,7 @@ def run(
 
 
 def _report(result: "IssuesResult", *, requested: bool) -> None:
-    from curate.policies.uneven import uneven_notes
+    from curate.policies.decided import uneven_notes
 
     line, table = printers(requested=requested)
     n = max(1, result.n_rows - result.failed)

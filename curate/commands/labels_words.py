@@ -20,8 +20,8 @@ N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 def report(result: "LabelsResult", *, requested: bool, below: float) -> None:
     """Print the result of checking labels."""
+    from curate.policies.decided import uneven_notes
     from curate.policies.labels.explain import bounds_text, share_text
-    from curate.policies.uneven import uneven_notes
 
     line, table = printers(requested=requested)
     for text in result.summary(below):

@@ -1,12 +1,12 @@
 """The result of comparing two tables, as a value, as JSON, and in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from curate.counted import Grid, Printed, counted
-from curate.tables.ranges import FittedRange, Outside
+from curate.tables.provenance import FittedRange, Outside
 from curate.tables.typed_json import plain_json
 from scoring.metrics.resampling import Interval
 
@@ -130,33 +130,6 @@ class ClusterShare:
     examples: tuple[tuple[DistinctiveRow, ...], tuple[DistinctiveRow, ...]]
 
 
-def short_names(tables: tuple[str, str]) -> list[str]:
-    """Return a short name for each table: its file name, or first and second if these are equal."""
-    names = [Path(name).stem for name in tables]
-    return names if names[0] != names[1] else ["first", "second"]
-
-
-def of_tables(tables: tuple[str, str], rows: tuple[int, int], sampled: tuple[int, int]) -> list[str]:
-    """Return the number of rows of each table, and of compared rows."""
-    return [
-        f"{name}: {counted(n, 'row')}"
-        + ("" if taken == n else f", {taken:,} of them compared (by a hash of their keys)")
-        for name, n, taken in zip(tables, rows, sampled, strict=True)
-    ]
-
-
-def of_columns(columns: Sequence[ColumnShift], names: Sequence[str]) -> list[str | Grid]:
-    """Return a table of the column differences."""
-    header = ["column", "distance", *names, "std. difference", "p"]
-    return ["", Grid([_shift_row(each) for each in columns], header=header)] if columns else []
-
-
-def not_compared(only_in: Sequence[Sequence[str]], left_out: Mapping[str, str], names: Sequence[str]) -> list[str]:
-    """Return the columns of only one table, and those that were left out."""
-    lines = [f"only in {name}: {', '.join(only)}" for name, only in zip(names, only_in, strict=True) if only]
-    return lines + [f"not compared: {column} {why}" for column, why in left_out.items()]
-
-
 def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[str | Grid]:
     """Return a table of the clusters whose shares differ significantly."""
     if not clusters:
@@ -176,15 +149,6 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
         "",
         Grid(rows, header=header),
         f"the shares of {len(differing):,} of {n} of both differ more than chance allows",
-    ]
-
-
-def of_rows(distinctive: Sequence[Sequence[DistinctiveRow]], names: Sequence[str]) -> list[str]:
-    """Return the most distinctive rows of each table."""
-    return [
-        f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}"
-        for side, rows in enumerate(distinctive)
-        if rows
     ]
 
 
@@ -213,13 +177,6 @@ def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
             f"{counted(shift.shared, 'image is', 'images are')} in both; an image in both counts on both sides"
         )
     return lines
-
-
-def gate(auroc: float, limit: float, *, failed: bool) -> str:
-    """Return whether the AUROC passes the limit of ``--fail-above``, and why."""
-    above = auroc > limit
-    why = f"the AUROC is {'above' if above else 'not above'} it{' but can be chance' if above and not failed else ''}"
-    return f"--fail-above {limit:g}: {'failed' if failed else 'passed'}, {why}"
 
 
 def _shift_row(each: ColumnShift) -> list[str]:
@@ -297,18 +254,24 @@ class TableComparison(Printed):
 
     def lines(self) -> list[str | Grid]:
         """Return the printed lines; the verdict is last."""
-        names = short_names(self.tables)
-        return [
-            *of_tables(self.tables, self.rows, self.sampled),
-            *(f"note: {note}" for note in self.notes),
-            *of_columns(self.columns, names),
-            *[f"{names[each.table]}: {each.outside.words(each.fitted)}" for each in self.left_range],
-            *not_compared(self.only_in, self.left_out, names),
-            *of_clusters(self.clusters, names),
-            *of_rows(self.distinctive, names),
-            "",
-            *self.verdict(),
-        ]
+        names = [Path(name).stem for name in self.tables]
+        names = names if names[0] != names[1] else ["first", "second"]
+        lines: list[str | Grid] = []
+        for name, n, taken in zip(self.tables, self.rows, self.sampled, strict=True):
+            some = "" if taken == n else f", {taken:,} of them compared (by a hash of their keys)"
+            lines.append(f"{name}: {counted(n, 'row')}{some}")
+        lines += [f"note: {note}" for note in self.notes]
+        if self.columns:
+            header = ["column", "distance", *names, "std. difference", "p"]
+            lines += ["", Grid([_shift_row(each) for each in self.columns], header=header)]
+        lines += [f"{names[each.table]}: {each.outside.words(each.fitted)}" for each in self.left_range]
+        lines += [f"only in {name}: {', '.join(only)}" for name, only in zip(names, self.only_in, strict=True) if only]
+        lines += [f"not compared: {column} {why}" for column, why in self.left_out.items()]
+        lines += of_clusters(self.clusters, names)
+        for side, rows in enumerate(self.distinctive):
+            if rows:
+                lines.append(f"most unlike {names[1 - side]}, in {names[side]}: {_keys(rows)}")
+        return [*lines, "", *self.verdict()]
 
     def verdict(self) -> list[str]:
         """Return the verdict of the comparison: columns, embeddings, and the gate."""
@@ -317,4 +280,8 @@ class TableComparison(Printed):
             return [*lines, f"embeddings were not compared: {self.without_embedding}"]
         lines += verdict_on_embeddings(self.embedding)
         limit = self.settings.get("fail_above")
-        return lines if limit is None else [*lines, gate(self.embedding.auroc.value, limit, failed=self.failed)]
+        if limit is None:
+            return lines
+        above = self.embedding.auroc.value > limit
+        why = f"{'above' if above else 'not above'} it{' but can be chance' if above and not self.failed else ''}"
+        return [*lines, f"--fail-above {limit:g}: {'failed' if self.failed else 'passed'}, the AUROC is {why}"]

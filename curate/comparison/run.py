@@ -6,7 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
-from curate.comparison.columns import GROUP_NUMBERS, ROW_NAMING, shifts
+from curate.comparison.columns import (
+    GROUP_NUMBERS,
+    ROW_NAMING,
+    Items,
+    TableSample,
+    contents,
+    items,
+    key_notes,
+    sampled,
+    shifts,
+)
 from curate.comparison.options import CompareOptions
 from curate.comparison.results import (
     SIGNIFICANT,
@@ -16,7 +26,6 @@ from curate.comparison.results import (
     LeftRange,
     TableComparison,
 )
-from curate.comparison.sample import Items, TableSample, contents, items, key_notes, sampled
 from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import several
@@ -24,8 +33,7 @@ from curate.statistics.two_sample import Units, classifier_test, mmd_test, share
 from curate.tables.arrays import numbers_of
 from curate.tables.keys import named
 from curate.tables.needs import SHA256
-from curate.tables.provenance import same_model
-from curate.tables.ranges import fitted_range
+from curate.tables.provenance import fitted_range, same_model
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.metrics.proportions import wilson
@@ -144,7 +152,8 @@ def run_compare(options: CompareOptions) -> TableComparison:
     has_embedding = all(EMBEDDING in each.schema.names for each in tables)
     if has_embedding and (not chosen or EMBEDDING in chosen):
         same_model(*tables, instead="choose columns to compare, such as --column width")
-    names = [[*common, *_identity_columns(each, common)] for each in tables]
+    of_rows = [name for name in (KEY, SHA256, STATUS, EMBEDDING) if name not in common]
+    names = [[*common, *(name for name in of_rows if name in each.schema.names)] for each in tables]
     first, second = (
         sampled(each, columns, options.sample, seed=options.seed) for each, columns in zip(tables, names, strict=True)
     )
@@ -237,7 +246,3 @@ def _columns(tables: tuple[Table, Table], chosen: Sequence[str]) -> tuple[list[s
         [name for name in these if name not in others] for these, others in ((names[0], names[1]), (names[1], names[0]))
     ]
     return common, (only[0], only[1])
-
-
-def _identity_columns(table: Table, common: Sequence[str]) -> list[str]:
-    return [name for name in (KEY, SHA256, STATUS, EMBEDDING) if name in table.schema.names and name not in common]

@@ -15,7 +15,7 @@ from curate.columns import EMBEDDING
 from curate.engines.settings import ScoreSettings
 from curate.tables.arrays import numbers_of, quality_values
 from curate.tables.dataset import Dataset, log_odds_of, sample_of
-from curate.tables.in_order import in_order
+from curate.tables.images import in_order
 from curate.tables.table import Table, embedding_matrix
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small

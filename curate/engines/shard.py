@@ -10,9 +10,8 @@ from curate.columns import EMBEDDING, FRAMES, KEY, MTIME, N_BYTES, OK, QUALITY_C
 from curate.engines.settings import ScoreSettings
 from curate.tables.arrays import numbers_of, quality_values
 from curate.tables.dataset import column_array
-from curate.tables.signatures import signature_array
+from curate.tables.signatures import signature_array, thumbnail_array
 from curate.tables.table import embedding_field
-from curate.tables.thumbnails import thumbnail_array
 from scoring.images import DecodedImage
 from scoring.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit

@@ -23,9 +23,7 @@ from curate.manifest.ahead import ahead
 from curate.manifest.contract import CONNECTIONS
 from curate.manifest.local import fail, read_local
 from curate.manifest.memory import uri_reader
-from curate.tables.images import CHANGED, SHA256
-from curate.tables.in_order import in_order
-from curate.tables.located import Located
+from curate.tables.images import CHANGED, SHA256, Located, in_order
 from scoring.atomic import place_errors
 from scoring.errors import InputError
 from scoring.images.budget import BODIES

@@ -30,8 +30,7 @@ from curate.manifest.store_path import sha256_of
 from curate.options.function import callable_of
 from curate.tables.classes import NO_CLASSES, class_list
 from curate.tables.digests import is_text
-from curate.tables.images import SHA256, require_images
-from curate.tables.located import Located
+from curate.tables.images import SHA256, Located, require_images
 from curate.tables.provenance import reading_of, white_of
 from curate.tables.table import SHOW_A_MOVE, Table, open_table
 from curate.version import __version__

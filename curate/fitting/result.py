@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from curate.counted import Grid, Printed, counted
 from curate.manifest.store_path import AnyPath
-from curate.policies.uneven import uneven_words
+from curate.policies.decided import uneven_words
 from scoring.metrics.resampling import Interval
 from scoring.relative.fit import FEW_ROWS
 from scoring.relative.model import far_from

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.diff_rows import (
+    N_NAMED,
     NOTED,
     WHY,
     SharedRows,
@@ -24,9 +25,8 @@ from curate.lineage.options import DiffOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.chain import Link, links, receipt_of, subset_at
+from curate.policies.chain import Link, Searched, links, receipt_of, subset_at
 from curate.policies.findings import VerificationResult
-from curate.policies.moved import Searched
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_text
 from curate.tables.keys import named
@@ -35,7 +35,6 @@ from curate.tables.writer import TableWriter
 from scoring.errors import InputError
 
 MANY = 16  # characters of a digest shown
-N_NAMED = 10
 ONLY_FIRST, ONLY_SECOND = "first", "second"
 SCHEMA = pa.schema(
     [
@@ -83,18 +82,14 @@ def compare_settings(first: Sequence[Link], second: Sequence[Link]) -> list[Sett
     for kind, a, b, c, d in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
         if kind == "equal":
             for n, (old, new) in enumerate(zip(first[a:b], second[c:d], strict=True)):
-                settings += _compare(old, new, f"{a + n + 1} {old.policy}", is_first=a + n == 0)
+                left, right = (dict(_facts(link, is_first=a + n == 0)) for link in (old, new))
+                differing = [each for each in dict.fromkeys((*left, *right)) if left.get(each) != right.get(each)]
+                step = f"{a + n + 1} {old.policy}"
+                settings += [Setting(step, name, left.get(name), right.get(name)) for name in differing]
             continue
         settings += [Setting(f"{n + 1} {names[0][n]}", "step", names[0][n], None) for n in range(a, b)]
         settings += [Setting(f"{n + 1} {names[1][n]}", "step", None, names[1][n]) for n in range(c, d)]
     return settings
-
-
-def _compare(old: Link, new: Link, step: str, *, is_first: bool) -> Iterator[Setting]:
-    left, right = (dict(_facts(link, is_first=is_first)) for link in (old, new))
-    for name in dict.fromkeys((*left, *right)):
-        if left.get(name) != right.get(name):
-            yield Setting(step, name, left.get(name), right.get(name))
 
 
 def _facts(link: Link, *, is_first: bool) -> Iterator[tuple[str, Any]]:
@@ -190,7 +185,7 @@ def run_diff(options: DiffOptions) -> Diff:
     if options.out is not None and Path(options.out).suffix != ".parquet":
         raise InputError(f"expected a name that ends in .parquet for the rows that differ, got {options.out}")
     (first, first_steps), (second, second_steps) = (
-        _side(path_to_read(path), roots) for path in (options.table, options.other)
+        _table_and_steps(path_to_read(path), roots) for path in (options.table, options.other)
     )
     shared = shared_rows(first, second)
     columns = _columns(first, second)
@@ -208,10 +203,10 @@ def run_diff(options: DiffOptions) -> Diff:
         only_second=_missing(second, shared, 1, why[1], first_steps),
         same_order=shared.in_order,
         columns=columns,
-        values=compare_values(first, second, shared, alike, N_NAMED),
+        values=compare_values(first, second, shared, alike),
         settings=compare_settings(first_steps, second_steps),
         steps=([step.policy for step in first_steps], [step.policy for step in second_steps]),
-        decisions=Missing(*compare_decisions(first, second, shared, N_NAMED)) if decided else Missing(0),
+        decisions=Missing(*compare_decisions(first, second, shared)) if decided else Missing(0),
     )
     if options.out is not None:
         _write(Path(options.out), (first, second), shared, (why[0], why[1]), overwrite=options.overwrite)
@@ -221,7 +216,7 @@ def run_diff(options: DiffOptions) -> Diff:
 diff = callable_of(DiffOptions, run_diff)
 
 
-def _side(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
+def _table_and_steps(path: AnyPath, roots: Sequence[str | Path]) -> tuple[Table, list[Link]]:
     """Return the subset at a path, and the steps that led to it."""
     path = subset_at(path)
     if path.suffix != ".json" and not (path.is_file() and receipt_beside(path).is_file()):

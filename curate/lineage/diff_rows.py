@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.chain import Link
-from curate.policies.outcomes import KEEP, OUTCOMES
+from curate.policies.decided import KEEP, OUTCOMES
 from curate.tables.arrays import unequal
-from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, plain, tie_breaks
+from curate.tables.digests import RowDigest, is_vector, key_array, plain, shown_keys, tie_breaks
 from curate.tables.keys import check_unique, key_hashes, places
 from curate.tables.table import Table, open_table
 
+N_NAMED = 10
 MOST_LOOKED_AT = 10_000  # maximum rows whose differences are listed
 NOTED = ("decision", "reason", "rule")  # of the decisions
 WHY = ("policy", *NOTED)
@@ -81,14 +82,6 @@ def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> pl.DataFra
     return rows.join(first, on="hash", how="left", maintain_order="left").select("step", *WHY)
 
 
-def differing_rows(first: Table, second: Table, shared: SharedRows, names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the indices of ``shared.pairs`` whose rows differ in some column; needs 16 bytes per row."""
-    if not names or not len(shared.pairs):
-        return np.empty(0, np.int64)
-    first_hashes, second_hashes = _row_hashes(first, names), _row_hashes(second, names)
-    return np.flatnonzero(first_hashes[shared.pairs[:, 0]] != second_hashes[shared.pairs[:, 1]])
-
-
 def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
     """Return a hash of the values of each row, shape (N,)."""
     parts = [np.empty(0, np.uint64)]
@@ -125,25 +118,28 @@ class Values:
     named: list[tuple[str, str, Any, Any]]
 
 
-def compare_values(first: Table, second: Table, shared: SharedRows, names: Sequence[str], n_named: int) -> Values:
-    """Compare the columns of shared rows, lists element by element; NaN equals NaN."""
-    rows = differing_rows(first, second, shared, names)
+def compare_values(first: Table, second: Table, shared: SharedRows, names: Sequence[str]) -> Values:
+    """Compare the columns of shared rows, lists element by element; NaN equals NaN; needs 16 bytes per row."""
+    rows = np.empty(0, np.int64)
+    if names and len(shared.pairs):
+        hashes = [_row_hashes(table, names)[shared.pairs[:, side]] for side, table in enumerate((first, second))]
+        rows = np.flatnonzero(hashes[0] != hashes[1])
     pairs = shared.pairs[rows[:MOST_LOOKED_AT]]
     old_rows, new_rows = first.take(pairs[:, 0], [KEY, *names]), second.take(pairs[:, 1], [KEY, *names])
     columns: dict[str, int] = {}
     named: list[tuple[str, str, Any, Any]] = []
-    keys = [key.decode("utf-8", "replace") for key in key_bytes(old_rows.column(KEY).combine_chunks())]
+    keys = shown_keys(old_rows.column(KEY))
     for name in names:
         old, new = old_rows.column(name), new_rows.column(name)
         if differing := unequal(old, new):
             columns[name] = len(differing)
-        for row in differing[: n_named - len(named)]:
+        for row in differing[: N_NAMED - len(named)]:
             named.append((keys[row], name, _short(old[row].as_py()), _short(new[row].as_py())))
     return Values(len(rows), len(pairs), dict(sorted(columns.items(), key=lambda each: -each[1])), named)
 
 
 def compare_decisions(
-    first: Table, second: Table, shared: SharedRows, n_named: int
+    first: Table, second: Table, shared: SharedRows
 ) -> tuple[int, dict[str, int], list[tuple[str, str]]]:
     """Compare the decisions of shared rows, in memory.
 
@@ -163,7 +159,7 @@ def compare_decisions(
     rows = both.filter(differs).sort(pl.col("decision") == pl.col("decision_old"), maintain_order=True)
     rows = rows.with_columns(line=line.fill_null("?"))
     counts = rows["line"].value_counts().sort("count", "line", descending=[True, False])
-    named = rows.head(n_named).select(
+    named = rows.head(N_NAMED).select(
         pl.col(KEY).cast(pl.String), pl.format("{}: {}", "line", pl.col("reason").fill_null("?"))
     )
     return len(rows), dict(counts.iter_rows()), list(named.iter_rows())

@@ -9,12 +9,11 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.options import ExplainOptions
-from curate.manifest.store_path import AnyPath, path_to_read
+from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.chain import Link, links, links_after, receipt_of, subset_at
-from curate.policies.moved import Searched
-from curate.policies.outcomes import OUTCOMES
+from curate.policies.chain import Link, Searched, links, links_after, receipt_of, subset_at
+from curate.policies.decided import OUTCOMES
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_bytes
 from curate.tables.keys import rows_with_keys
@@ -98,8 +97,13 @@ def run_explain(options: ExplainOptions) -> list[Story]:
     """
     key_list = list(several(options.keys))
     _check(key_list)
-    first, steps = _steps(path_to_read(options.table), several(options.root))
-    scored = open_table(first, require=[KEY])
+    table = subset_at(path_to_read(options.table))
+    searched = Searched(table.parent, tuple(map(Path, several(options.root))))
+    if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
+        steps = list(links(receipt_of(table), searched))[::-1]
+        scored = open_table(steps[0].input, require=[KEY])
+    else:
+        steps, scored = links_after(table, searched), open_table(table, require=[KEY])
     known = rows_with_keys(scored, key_list)
     key_list = [key if key in known else key_meant(key, scored) for key in key_list]
     rows = _rows_of(scored, key_list, [each.name for each in scored.schema])
@@ -126,16 +130,6 @@ def _check(keys: Sequence[str]) -> None:
             raise InputError(f"expected a key in UTF-8, got {key.encode('utf-8', 'backslashreplace')!r}") from None
 
 
-def _steps(table: AnyPath, roots: Sequence[str | Path]) -> tuple[AnyPath, list[Link]]:
-    """Return the scored table, and the steps after it."""
-    table = subset_at(table)
-    searched = Searched(table.parent, tuple(map(Path, roots)))
-    if table.suffix == ".json" or (table.is_file() and receipt_beside(table).is_file()):
-        steps = list(links(receipt_of(table), searched))[::-1]
-        return steps[0].input, steps
-    return table, links_after(table, searched)
-
-
 def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
     """Return the decision of a step on each row."""
     about = step.policy, str(step.path)
@@ -147,7 +141,12 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
         return {key: Event(*about, ADDED if key in added else ABSENT, added=added.get(key, {})) for key in keys}
     decisions = step.open("decisions")
     noted = _rows_of(decisions, keys, decisions.schema.names)
-    kept_by = _kept_by(step.noted["policy"])
+    rules = step.noted["policy"]
+    rule = rules[0] if rules and isinstance(rules[0], Mapping) else {}
+    kept_by = ""  # the criteria that selected one of several copies
+    if rule.get("keep") and not rule.get("against"):  # a row of another table is always kept
+        first = [f"--{name}" for name in ("protect", "prefer") if rule.get(name)]
+        kept_by = ", then ".join([*first, str(rule["keep"]), "the shorter key"])
     events = {}
     for key in keys:
         row = noted.get(key)
@@ -160,15 +159,6 @@ def _events(step: Link, keys: Sequence[str]) -> dict[str, Event]:
         words = (str(row["decision"]), str(row.get("reason", "")), str(row.get("rule", "")))
         events[key] = Event(*about, *words, noted=rest, added=added.get(key, {}))
     return events
-
-
-def _kept_by(rules: Sequence[Any]) -> str:
-    """Return the criteria that selected one of several copies, in words; empty unless the step is a deduplication."""
-    rule = rules[0] if rules and isinstance(rules[0], Mapping) else {}
-    if not rule.get("keep") or rule.get("against"):  # a row of another table is always kept
-        return ""
-    first = [f"--{name}" for name in ("protect", "prefer") if rule.get(name)]
-    return ", then ".join([*first, str(rule["keep"]), "the shorter key"])
 
 
 def _rows_of(table: Table, keys: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:

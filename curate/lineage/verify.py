@@ -16,10 +16,9 @@ from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies import verify as one
-from curate.policies.chain import Link, links, receipt_of
+from curate.policies.chain import Link, Searched, links, receipt_of
 from curate.policies.differences import Verification
 from curate.policies.findings import OTHER_CHANCES, Finding, VerificationResult
-from curate.policies.moved import Searched
 from curate.tables.images import CHANGED, SHA256, Images, drawn_rows, require_images
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -87,7 +86,10 @@ def check_pixels(
     """
     table.require([SHA256])
     require_images(table, source)
-    known = _rows(table)
+    parts = [np.zeros(0, np.int64)]
+    for start, batch in table.numbered([SHA256]):
+        parts.append(start + np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)))
+    known = np.concatenate(parts)  # rows with a digest
     rows = known if n is None else np.sort(drawn_rows(table, n, seed=seed))
     check = PixelCheck(str(table.path), len(known), len(rows))
     for start in range(0, len(rows), BLOCK):
@@ -102,14 +104,6 @@ def check_pixels(
             if len(check.named) < N_NAMED:
                 check.named.append((image.key, image.problem))
     return check
-
-
-def _rows(table: Table) -> NDArray[np.int64]:
-    """Return the row numbers with a digest."""
-    rows = [np.zeros(0, np.int64)]
-    for start, batch in table.numbered([SHA256]):
-        rows.append(start + np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False)))
-    return np.concatenate(rows)
 
 
 def _refuse_outside(table: Table, rows: NDArray[np.int64], roots: Sequence[Path]) -> None:

@@ -10,8 +10,8 @@ from curate.calibration.verify import verify_calibration
 from curate.pipeline.file import Pipeline
 from curate.pipeline.state import Done, Stage
 from curate.policies import receipts
-from curate.policies.figures import unequal
-from curate.policies.seal import FORMAT, sealed
+from curate.policies.differences import unequal_json
+from curate.policies.receipts import FORMAT, sealed
 from curate.policies.verify import verify
 from curate.tables.table import open_table
 from curate.version import __version__
@@ -146,7 +146,9 @@ def _compare_stage(receipt: Path, step: Mapping[str, Any], check: StepCheck) -> 
     """Compare the rows of a step with its receipt."""
     now = asdict(_stage(receipts.read_step(receipt)))
     then = {name: step.get(name) for name in now}
-    check.differences += [f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal(now, then)]
+    check.differences += [
+        f"{name} is {value}, and {was} in the receipt" for name, value, was in unequal_json(now, then)
+    ]
 
 
 def _derive(receipt: Path, check: StepCheck) -> None:

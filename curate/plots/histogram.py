@@ -12,9 +12,8 @@ from curate.plots.request import Numbers, PlotRequest
 from curate.reporting.numbers import bin_counts, bin_edges
 from curate.sheets import style
 from curate.sheets.captions import plain_line
-from curate.tables.needs import Needs
+from curate.tables.needs import Needs, default_column
 from curate.tables.rows import Codes, Rows, read_rows
-from curate.tables.signals import default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 

@@ -15,7 +15,7 @@ from curate.columns import KEY
 from curate.policies.decided import Differ, Problem
 from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
 from curate.tables.arrays import unequal
-from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, tie_breaks
+from curate.tables.digests import RowDigest, is_vector, key_array, shown_keys, tie_breaks
 from curate.tables.keys import places
 from curate.tables.table import Table
 from scoring.errors import InputError
@@ -157,19 +157,15 @@ def compare_arranged(source: Table, expected: Expected, subset: Table, differ: D
         problem(Finding(OTHER_COLUMNS, expected.file))
         return
     noted = subset.read([KEY, *columns.schema.names])
-    keys = key_bytes(noted.column(KEY).combine_chunks())
-    rows = places(tie_breaks(keys), expected.hashes)
+    keys = shown_keys(noted.column(KEY))
+    rows = places(tie_breaks(key_array(noted.column(KEY).combine_chunks())), expected.hashes)
     if expected.ordered:
         for at in np.flatnonzero((rows >= 0) & (rows != np.arange(len(rows)))).tolist():
-            differ(Difference(RANK, _name(keys[at]), int(rows[at]) + 1, at + 1))
+            differ(Difference(RANK, keys[at], int(rows[at]) + 1, at + 1))
     for name in columns.schema.names:
         for at in unlike(columns.column(name), noted.column(name), rows).tolist():
-            differ(Difference(VALUE, _name(keys[at]), column=name, file=expected.file))
+            differ(Difference(VALUE, keys[at], column=name, file=expected.file))
     _compare_columns(source, expected, subset, [field.name for field in fields], differ)
-
-
-def _name(key: bytes) -> str:
-    return key.decode("utf-8", "replace")
 
 
 def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -212,9 +208,9 @@ def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], di
         at = places(tie_breaks(key_array(piece.column(KEY))), hashes)
         mine, old = piece.filter(pa.array(at >= 0)), sample.take(pa.array(at[at >= 0]))
         differing = [(row, name) for name in names for row in unequal(mine.column(name), old.column(name))]
-        keys = key_bytes(mine.column(KEY))
+        keys = shown_keys(mine.column(KEY))
         for row, name in sorted(differing, key=lambda each: each[0]):
-            differ(Difference(VALUE, _name(keys[row]), column=name, file=file))
+            differ(Difference(VALUE, keys[row], column=name, file=file))
             named = True
     if not named and sample.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
         differ(Difference(LATER_VALUE, "", sample.num_rows, file=file))

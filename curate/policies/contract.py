@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from curate.manifest.store_path import AnyPath
 from curate.policies.decided import Decided, Result, counted_result, kept_by_class
 from curate.policies.outputs import Files, outputs_for, write_outputs
 from curate.policies.receipts import state_of
 from curate.tables.table import Table
+from curate.tables.typed_json import from_json
 from scoring.errors import InputError
 from scoring.lookup import Lazy
 
@@ -93,3 +94,26 @@ def apply(
         written = write_outputs(decided, outputs, result.facts(), states)
     paths: dict[str, Any] = {name: path for name, path in outputs.paths.items() if name in written}
     return replace(result, classes=classes, classes_of=classes_of, **paths)
+
+
+class Request:
+    """The request of a policy with one rule, as a dataclass.
+
+    Attributes:
+        rule: name of the policy.
+        beside: other names in its rule, which are not fields.
+    """
+
+    rule: ClassVar[str]
+    beside: ClassVar[tuple[str, ...]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as one rule of a policy."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+        return {"rule": self.rule, **values, **lists}
+
+    @classmethod
+    def from_json(cls, rule: Mapping[str, Any]) -> Self:
+        """Return the request from the record of ``to_json``; InputError for any other."""
+        return from_json(cls, rule, what="the rule of the receipt", ignored=("rule", *cls.beside))

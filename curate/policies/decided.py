@@ -1,6 +1,6 @@
-"""The decisions of a policy on all rows, before they are written, and its result."""
+"""The possible outcomes of a row, the decisions of a policy on all rows before they are written, and its result."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -12,11 +12,61 @@ from curate.columns import ERROR, GONE, KEY, LABEL, STATUS
 from curate.counted import Grid, Printed
 from curate.manifest.store_path import AnyPath
 from curate.policies.findings import Difference, Finding
-from curate.policies.outcomes import DROP, FAILED, KEEP, OUTCOMES, UNDECIDED
 from curate.tables.digests import is_text, plain
 from curate.tables.needs import is_plain
 from curate.tables.table import Table
 from scoring.relative.columns import CLUSTER
+
+KEEP, DROP, UNDECIDED, FAILED = range(4)
+Row = tuple[pa.Array, pa.Array | None, pa.Array | None]  # keys (M,), status (M,) or None, error (M,) or None
+OUTCOMES = ("keep", "drop", "undecided", "failed")  # by the codes above, as they are in the decisions
+
+
+DECISION_SCHEMA = pa.schema(
+    [
+        pa.field(KEY, pa.string(), nullable=False),
+        pa.field("decision", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("rule", pa.string()),
+        pa.field("score", pa.float64()),
+        pa.field("threshold", pa.float64()),
+        pa.field("margin", pa.float64()),
+    ]
+)
+
+
+def decision_rows(
+    schema: pa.Schema, row: Row, outcome: np.ndarray, reason: np.ndarray, **columns: pa.Array
+) -> pa.RecordBatch:
+    """Return M rows of decisions.
+
+    Args:
+        schema: of the decisions; missing columns are null.
+        row: key, status and error of each.
+        outcome: codes of ``OUTCOMES``, shape (M,).
+        reason: texts, shape (M,); replaced by the failure for rows that were not scored.
+        columns: other columns of the decisions, by name.
+    """
+    keys, status, error = row
+    failed = np.flatnonzero(outcome == FAILED)
+    reason[failed] = failures(status, error, failed) or "not scored"
+    known = {KEY: keys, "decision": pa.array(OUTCOMES).take(pa.array(outcome)), "reason": pa.array(reason, pa.string())}
+    known |= columns
+    arrays = [known[each.name] if each.name in known else pa.nulls(len(keys), each.type) for each in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def failures(status: pa.Array | None, error: pa.Array | None, rows: np.ndarray) -> list[str]:
+    """Return the status and the error of rows that were not scored, as reasons."""
+    if status is None or not len(rows):
+        return []
+    at = pa.array(rows)
+    kinds = status.take(at).to_pylist()
+    texts = error.take(at).to_pylist() if error is not None else [None] * len(rows)
+    return [
+        f"not scored: {'no status' if kind is None else kind}" + (f" ({text})" if text else "")
+        for kind, text in zip(kinds, texts, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -130,7 +180,7 @@ class Decided(Generic[R]):
         table: the input.
         policy: parameters as plain JSON, one entry per rule, for receipt and metadata. Files are recorded by ``path``
             and ``digest``.
-        outcome: shape (N,), codes of ``curate.policies.outcomes``.
+        outcome: shape (N,), codes of ``curate.policies.decided``.
         hashes: of the keys, shape (N,) uint64, in the order of the table.
         digest: of the rows read, independent of their order.
         words: writes the decisions of a slice of rows.
@@ -193,7 +243,10 @@ def counted_result(decided: Decided[R]) -> R:
         for why, rows in chosen.items()
         for row in rows.tolist()
     ]
-    known: dict[str, Any] = {**decided.counts(), "failed_by": _failed_by(decided.table, outcome == FAILED)}
+    table, failed, failed_by = decided.table, outcome == FAILED, {}
+    if failed.any() and STATUS in table.schema.names and is_text(table.schema.field(STATUS).type):
+        failed_by = {str(kind): n for kind, _, n in _counts(table, STATUS, failed).iter_rows() if n}
+    known: dict[str, Any] = {**decided.counts(), "failed_by": failed_by}
     return replace(decided.result, **known, examples=examples)
 
 
@@ -208,30 +261,16 @@ def _decisions(decided: Decided[Result], rows: np.ndarray) -> Iterator[dict[str,
         yield decided.words(row, key, status, error).to_pylist()[0]
 
 
-def _failed_by(table: Table, failed: np.ndarray) -> dict[str, int]:
-    """Return the number of failed rows (mask (N,)) by status; empty for a table without statuses."""
-    if not failed.any() or STATUS not in table.schema.names or not is_text(table.schema.field(STATUS).type):
-        return {}
-    return {str(kind): n for kind, _, n in _counts(table, STATUS, failed).iter_rows() if n}
-
-
 def _counts(table: Table, column: str, inside: np.ndarray) -> pl.DataFrame:
     """Return each value of a column as text, its rows, and the number of rows in the mask ``inside``, shape (N,)."""
-    names, counts = [pa.array([], pa.string())], [np.zeros((0, 2), np.int64)]  # counts per batch: outside, inside
+    n_rows = {"n": pl.len().cast(pl.Int64), "inside": pl.col("inside").sum().cast(pl.Int64)}
+    counts = [pl.DataFrame(schema={"value": pl.String, "n": pl.Int64, "inside": pl.Int64})]
     for start, batch in table.numbered([column], compact=True):
-        values = batch.column(0)
-        coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
-        null = len(coded.dictionary)
-        codes = coded.indices.cast(pa.int64()).fill_null(null).to_numpy()
-        of_codes = np.bincount(2 * codes + inside[start : start + len(codes)], minlength=2 * null + 2).reshape(-1, 2)
-        first = np.full(null + 1, len(codes))
-        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of the rows of a code the first is written last
-        order = np.argsort(first)[: np.count_nonzero(of_codes.any(1))]
-        names.append(coded.dictionary.cast(pa.string()).take(pa.array(order, mask=order == null)))
-        counts.append(of_codes[order])
-    text, n = pl.Series(pa.chunked_array(names), dtype=pl.String), np.concatenate(counts)
-    rows = pl.DataFrame({"value": text, "n": n.sum(1), "inside": n[:, 1]})
-    return rows.group_by("value", maintain_order=True).agg(pl.all().sum())
+        rows = pl.DataFrame({"value": pl.Series(batch.column(0)), "inside": inside[start : start + batch.num_rows]})
+        of_values = rows.group_by("value", maintain_order=True).agg(**n_rows)
+        text = pl.Series(plain(of_values["value"].to_arrow()).cast(pa.string()))
+        counts.append(of_values.with_columns(value=text))
+    return pl.concat(counts).group_by("value", maintain_order=True).agg(pl.all().sum())
 
 
 def _first(mask: np.ndarray, n: int) -> np.ndarray:
@@ -257,7 +296,11 @@ def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, i
     if column is None:
         return "class", {}
     counts = _counts(table, column, decided.outcome == KEEP)
-    if (gone := _gone(decided)).any():
+    gone = decided.outcome == FAILED
+    if gone.any():
+        status = [batch.column(0).cast(pa.string()) for batch in table.batches([STATUS])]
+        gone &= (pl.Series(pa.chunked_array(status)) == GONE).fill_null(value=False).to_numpy()
+    if gone.any():
         counts = counts.with_columns(pl.col("n") - _counts(table, column, gone)["inside"]).filter(pl.col("n") > 0)
     counts = counts.drop_nulls("value")
     kind = {LABEL: "class", CLUSTER: "cluster"}.get(column, column)
@@ -265,20 +308,50 @@ def kept_by_class(decided: Decided[Result]) -> tuple[str, dict[str, tuple[int, i
     return kind, {name: (n, kept) for name, n, kept in largest.iter_rows()}
 
 
-def _gone(decided: Decided[Result]) -> np.ndarray:
-    """Return a mask of the rows that failed because their image is gone from the source, shape (N,)."""
-    gone = decided.outcome == FAILED
-    if gone.any():
-        status = [batch.column(0).cast(pa.string()) for batch in decided.table.batches([STATUS])]
-        gone &= (pl.Series(pa.chunked_array(status)) == GONE).fill_null(value=False).to_numpy()
-    return gone
-
-
 def plain_words(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
     """Return key (as plain text), status and error of a batch; None for a column that is missing or not text."""
-    key = plain(batch.column(KEY)).cast(pa.string())
-    extra = []
-    for name in (STATUS, ERROR):
-        column = batch.column(name) if name in batch.schema.names else None
-        extra.append(column if column is not None and is_text(column.type) else None)
-    return key, extra[0], extra[1]
+    texts = {field.name: batch.column(field.name) for field in batch.schema if is_text(field.type)}
+    return plain(batch.column(KEY)).cast(pa.string()), texts.get(STATUS), texts.get(ERROR)
+
+
+TWICE = 2.0  # loss relative to the average from which a group is reported
+LEAST_ROWS = 10  # minimal rows of a group, since small ones may lose much at random
+MOST_NAMED = 3
+
+
+def uneven_words(kind: str, groups: Mapping[str, tuple[int, int]], usual: float) -> list[str]:
+    """Return a sentence for each group that loses more than twice the average share, worst first.
+
+    Classes that lose all their rows are in the first sentence.
+
+    Args:
+        kind: kind of the groups: ``class``, ``cluster`` or the name of a column.
+        groups: name -> number of rows, number of dropped rows.
+        usual: dropped share of all rows, in [0, 1].
+
+    >>> uneven_words("class", {"cat": (10, 9), "dog": (90, 21), "eel": (1, 1)}, 0.31)
+    ['no row is left of class eel', 'class cat loses 90%, all together 31%']
+    """
+    is_class = kind != "cluster" and TWICE * usual < 1
+    emptied = dict.fromkeys(name for name, (rows, gone) in groups.items() if is_class and 0 < rows == gone)
+    lost = {name: gone / rows for name, (rows, gone) in groups.items() if rows >= LEAST_ROWS and name not in emptied}
+    worst = sorted((name for name in lost if lost[name] > TWICE * usual), key=lambda name: -lost[name])
+    lines = [f"{kind} {name} loses {lost[name]:.0%}, all together {usual:.0%}" for name in worst[:MOST_NAMED]]
+    return [*emptied_words(kind, [*emptied]), *lines]
+
+
+def emptied_words(kind: str, names: Sequence[str]) -> list[str]:
+    """Return the sentence that names classes without a kept row; empty if there are none.
+
+    >>> emptied_words("class", ["ant", "bee", "cat", "dog"])
+    ['no row is left of class ant, bee, cat and 1 more']
+    """
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return [f"no row is left of {kind} {', '.join(names[:MOST_NAMED])}{more}"] if names else []
+
+
+def uneven_notes(result: Result) -> list[str]:
+    """Return notes on classes, or clusters without classes, that lose a much larger share than all rows."""
+    rows = sum(rows for rows, _ in result.classes.values())
+    lost = {name: (rows, rows - kept) for name, (rows, kept) in result.classes.items()}
+    return uneven_words(result.classes_of, lost, sum(gone for _, gone in lost.values()) / max(rows, 1))

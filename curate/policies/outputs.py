@@ -12,8 +12,7 @@ import pyarrow as pa
 from curate.columns import KEY, describe, describe_all
 from curate.manifest.file_set import file_set
 from curate.manifest.store_path import AnyPath, path_or_store, path_to_read
-from curate.policies.decided import Decided, Result, plain_words, tally
-from curate.policies.outcomes import KEEP, OUTCOMES
+from curate.policies.decided import KEEP, OUTCOMES, Decided, Result, plain_words, tally
 from curate.policies.receipts import FileState, Written, receipt_json, state_of
 from curate.tables.classes import CLASSES, lists_for_subset
 from curate.tables.table import Table
@@ -156,7 +155,8 @@ def write_outputs(
         receipt = others["receipt"] = outputs.text(outputs.receipt)
         counts = _stream(decided, subset, decisions)
         read = bytes_read(outputs.files)
-        _refuse_changed(states)
+        if changed := [table.path for table, before in states if state_of(table) != before]:
+            raise InputError(f"{changed[0]} changed while it was being read; run the command again")
         _check(decided, counts, subset.n_rows, decisions.n_rows)
         for written in writers.values():
             written.seal()
@@ -168,18 +168,11 @@ def write_outputs(
         outputs.together.commit([*(writer.file for writer in writers.values()), *others.values()])
         return frozenset({*writers, *others})
     finally:
-        for written in writers.values():
-            written.discard()
-        for other in others.values():
-            other.discard()
+        drafts: list[TableWriter | AtomicFile] = [*writers.values(), *others.values()]
+        for draft in drafts:
+            draft.discard()
         if decided.arranged is not None:
             decided.arranged.close()
-
-
-def _refuse_changed(states: Sequence[tuple[Table, list[FileState]]]) -> None:
-    for table, before in states:
-        if state_of(table) != before:
-            raise InputError(f"{table.path} changed while it was being read; run the command again")
 
 
 def bytes_read(files: Files) -> dict[str, str]:
@@ -192,34 +185,20 @@ def bytes_read(files: Files) -> dict[str, str]:
 def _subset(decided: Decided[Result]) -> tuple[pa.Schema, dict[str, Any]]:
     """Return the schema of the subset, and its metadata."""
     table, arranged = decided.table.stored, decided.arranged
+    lists = lists_for_subset(table)  # of all classes, even without rows in the subset
+    lists |= {name: lists[column] for name, column in decided.same_classes.items() if column in lists}
+    earlier = table.metadata.get("policy")
     metadata = {
-        **_with_classes(table, decided.same_classes),
+        **table.metadata,
+        CLASSES: {name: list(names) for name, names in lists.items()},
         "kind": "subset",
-        "policy": _earlier(table) + decided.policy,
+        "policy": (earlier if isinstance(earlier, list) else []) + decided.policy,
     }
     if arranged is None:
         return table.schema.with_metadata(table.file_metadata), metadata
     described = describe_all(arranged.schema.names) | table.noted("columns")
     metadata["columns"] = {**described, **_described(arranged.meanings)}
     return arranged.schema.with_metadata(table.file_metadata), metadata
-
-
-def _with_classes(table: Table, same: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata of a table with the names of all its classes, even without rows in a subset.
-
-    Args:
-        table: the input.
-        same: added column -> column of the table with the same classes.
-    """
-    lists = lists_for_subset(table)
-    lists |= {name: lists[column] for name, column in same.items() if column in lists}
-    return {**table.metadata, CLASSES: {name: list(names) for name, names in lists.items()}}
-
-
-def _earlier(table: Table) -> list[Any]:
-    """Return the rules of earlier policies on the table."""
-    policy = table.metadata.get("policy", [])
-    return policy if isinstance(policy, list) else []
 
 
 def _described(meanings: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -237,7 +216,10 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
             raise InputError(f"{decided.table.path} changed while it was being read; run the command again")
         counts += tally(outcome)
         decisions.write(decided.words(start, *plain_words(batch)))
-        kept = _as_stored(batch.filter(pa.array(outcome == KEEP)), stored.schema)
+        kept = batch.filter(pa.array(outcome == KEEP))
+        kinds = zip(kept.columns, stored.schema.types, strict=True)
+        plain = [each if each.type == kind else each.cast(kind) for each, kind in kinds]  # text without dictionaries
+        kept = pa.RecordBatch.from_arrays(plain, schema=stored.schema)
         if kept.num_rows and decided.arranged is not None:
             decided.arranged.add(kept)
         elif kept.num_rows:
@@ -245,12 +227,6 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
     for piece in decided.arranged.finish() if decided.arranged is not None else ():
         subset.write(piece)
     return counts
-
-
-def _as_stored(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with plain text columns instead of dictionaries; other columns are unchanged."""
-    kinds = zip(batch.columns, schema.types, strict=True)
-    return pa.RecordBatch.from_arrays([c if c.type == kind else c.cast(kind) for c, kind in kinds], schema=schema)
 
 
 def _check(decided: Decided[Result], counts: np.ndarray, n_subset: int, n_decisions: int) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.arranged import Expected, Ranked, compare_arranged
-from curate.policies.outcomes import KEEP
+from curate.policies.decided import KEEP
 from curate.policies.verdicts import N_NAMED, SHORT, Verdicts, read_verdicts
 from curate.tables.digests import text_hashes, value_type
 from curate.tables.keys import places

@@ -357,8 +357,9 @@ class VerdictFile:
             try:
                 if not try_flock(handle) and HAS_FLOCK:
                     raise InputError(f"another process writes to {self.path}; try again")
-                if os.fstat(handle).st_size != size:
-                    self._refuse_newer()
+                if os.fstat(handle).st_size != size and (now := read_verdicts(self.path)).n_bytes != size:
+                    self.verdicts = now  # another process has appended complete lines
+                    raise InputError(MEANWHILE)
                 os.ftruncate(handle, size)  # removes an incomplete last line
                 try:
                     yield handle
@@ -369,10 +370,3 @@ class VerdictFile:
                 os.close(handle)
             if is_new:
                 sync_folder(self.path.parent)
-
-    def _refuse_newer(self) -> None:
-        """Raise InputError if another process has appended complete lines to the file."""
-        now = read_verdicts(self.path)
-        if now.n_bytes != self.verdicts.n_bytes:
-            self.verdicts = now
-            raise InputError(MEANWHILE)

@@ -9,21 +9,22 @@ from curate.columns import KEY
 from curate.counted import single_line
 from curate.manifest.store_path import AnyPath, path_to_read, sha256_of
 from curate.policies import findings
+from curate.policies.chain import Searched
 from curate.policies.contract import Policy, policy_of
 from curate.policies.decided import Decided, Result
-from curate.policies.differences import Verification, compare_outputs
-from curate.policies.figures import (
+from curate.policies.differences import (
     FIXED,
     MISSING,
     NOT_DERIVED,
+    Verification,
+    compare_outputs,
     facts_of,
     is_file,
-    unequal,
+    unequal_json,
     unlike_tables,
     without_files,
 )
 from curate.policies.findings import Finding
-from curate.policies.moved import Searched
 from curate.policies.outputs import bytes_read
 from curate.policies.receipts import DIGEST_OF, check_hash, digests_of, environment, read_receipt
 from curate.tables.table import Table, open_table
@@ -195,7 +196,7 @@ def _compare_receipt(
         if "n_rows" not in about:
             del now["input"], then["input"]
     missing = MISSING if same_version else None
-    figures = list(unequal(now, then, texts=texts and same_version, missing=missing))
+    figures = list(unequal_json(now, then, texts=texts and same_version, missing=missing))
     if any(MISSING in (value, before) for _, value, before in figures):
         result.notes.append(Finding(findings.OTHER_FORM))
     _name_figures(figures, result)
@@ -207,7 +208,7 @@ def _compare_rules(noted: Mapping[str, Any], outputs: Mapping[str, Table], resul
         rules = table.metadata.get("policy")
         if isinstance(rules, list) and len(rules) >= len(noted["policy"]):
             last_rules = rules[len(rules) - len(noted["policy"]) :]  # rules of earlier subsets come first
-            _name_figures(unequal(last_rules, noted["policy"], f"policy of {name}"), result)
+            _name_figures(unequal_json(last_rules, noted["policy"], f"policy of {name}"), result)
 
 
 def _name_figures(figures: Iterable[tuple[str, Any, Any]], result: Verification) -> None:
@@ -241,7 +242,7 @@ def _compare_more(
             continue
         expected = {key: value for key, value in entry.items() if value is not None}
         listed = None if then is None else {key: then.get(key) for key in expected}
-        _name_figures(unequal(expected, listed, f"outputs.{name}"), result)
+        _name_figures(unequal_json(expected, listed, f"outputs.{name}"), result)
     if not result.same_order:
         return  # groups are numbered and listed in the order of the rows
     for name, table in again.more.items():

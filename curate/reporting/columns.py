@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, SIGNATURE, STATUS, THUMBNAIL, URI, describe
-from curate.tables.needs import PHASH, SHA256, is_number, is_plain
-from curate.tables.signals import default_column, signal
+from curate.tables.digests import redrawn
+from curate.tables.keys import HashIndex
+from curate.tables.needs import PHASH, SHA256, Needs, default_column, is_number, is_plain, signal
+from curate.tables.rows import Codes, read_rows
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -122,3 +126,80 @@ def default_score(table: Table, column: str | None, columns: Sequence[Shown]) ->
         if not scores:
             return None, "the table has no score: its rows cannot be ranked"
         return scores[0], f"rows are determined by {scores[0].column}; choose another score with --column"
+
+
+FORMAT = "format"
+PURPOSE = "report"
+NONE = Codes(np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table of N rows, about 30 bytes per row.
+
+    Attributes:
+        table: as opened.
+        ok: whether the image was scored, shape (N,).
+        draw: a hash of the keys, shape (N,) uint64; samples are the rows with the lowest hashes.
+        digest: of the columns read, independent of the row order.
+        status: codes; empty if the table has none.
+        format: codes; empty if the table has none.
+        classes: codes; empty without a class column.
+        class_column: name of the class column; None without one.
+        index: of the key hashes.
+    """
+
+    table: Table
+    ok: NDArray[np.bool_]
+    draw: NDArray[np.uint64]
+    digest: str
+    status: Codes
+    format: Codes
+    classes: Codes
+    class_column: str | None
+    index: HashIndex
+
+    @property
+    def n(self) -> int:
+        """Number N of rows."""
+        return len(self.ok)
+
+    def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the row of each key hash, shape (M,); -1 if absent."""
+        return self.index.find(hashes)
+
+    def drawn(self, n: int) -> NDArray[np.int64]:
+        """Return up to n rows with the lowest key hashes; a smaller sample is the start of a larger one."""
+        least = np.argpartition(self.draw, n)[:n] if n < self.n else np.arange(self.n)
+        return least[np.argsort(self.draw[least], kind="stable")]
+
+
+def read_dataset(table: Table, class_column: str | None, *, seed: int = 0) -> Dataset:
+    """Read the columns that a report needs for all rows.
+
+    Args:
+        table: with a unique ``key``.
+        class_column: a column of single values; None for none.
+        seed: of the sample.
+
+    Raises:
+        InputError: for missing or repeated keys, or an unusable column.
+    """
+    table.require([class_column] if class_column else [])
+    plain = [
+        name for name in (STATUS, FORMAT) if name in table.schema.names and is_plain(table.schema.field(name).type)
+    ]
+    names = tuple(dict.fromkeys([*plain, *([class_column] if class_column else [])]))
+    rows = read_rows(table, Needs(names=names))
+    status, formats, classes = (rows.names.get(name, NONE) for name in (STATUS, FORMAT, class_column or ""))
+    return Dataset(
+        table,
+        rows.ok,
+        redrawn(rows.hashes, seed, PURPOSE),
+        rows.digest,
+        status,
+        formats,
+        classes,
+        class_column,
+        HashIndex(rows.hashes),
+    )

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from curate.columns import GONE, LABEL
 from curate.counted import counted
 from curate.policies.contract import FILTER
+from curate.policies.decided import KEEP
 from curate.policies.filter.rules import rule_from_json
 from curate.policies.issues.kinds import KINDS
-from curate.policies.outcomes import KEEP
-from curate.reporting.columns import SCORE, Shown, default_score, shortened, shown_columns
-from curate.reporting.dataset import Dataset, read_dataset
-from curate.reporting.decided import Decided, Decisions, decide_all, row_values
+from curate.reporting.columns import SCORE, Dataset, Shown, default_score, read_dataset, shortened, shown_columns
+from curate.reporting.decided import Applied, Decided, Decisions, decide_all, find_results, row_values
 from curate.reporting.galleries import (
     Gallery,
     of_decisions,
@@ -33,7 +32,6 @@ from curate.reporting.measured import read_measured
 from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite, histogram, rank_correlations
 from curate.reporting.options import Results
 from curate.reporting.places import Places, place_rows
-from curate.reporting.results import Applied, find_results
 from curate.reporting.thumbs import Thumbs, thumbnails
 from curate.tables.provenance import REQUEST
 from curate.tables.rows import Codes

@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 from curate.columns import KEY, SIGNATURE
 from curate.counted import counted
 from curate.manifest.text import read_text, unguarded
+from curate.policies.decided import KEEP
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.keep import parse_keep
 from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.dedup.words import LEAKS, REVIEW, how_alike
 from curate.policies.issues.kinds import GROUPS
-from curate.policies.outcomes import KEEP
 from curate.policies.verdicts import COPY
 from curate.policies.verdicts import LABELS as OF_LABEL
 from curate.policies.verdicts import LEAKS as OF_LEAK
-from curate.reporting.dataset import Dataset
-from curate.reporting.decided import Decided
+from curate.reporting.columns import Dataset
+from curate.reporting.decided import Applied, Decided
 from curate.reporting.galleries import EACH, LABELS, PAIR, Gallery, Group, issues_in
-from curate.reporting.results import Applied
 from curate.tables.digests import text_hashes
 from curate.tables.keys import named
 from curate.tables.table import open_table

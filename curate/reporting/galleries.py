@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from curate.columns import OK
 from curate.counted import counted
 from curate.policies.contract import FILTER
+from curate.policies.decided import DROP, KEEP, UNDECIDED
 from curate.policies.issues.kinds import Kind, Values
 from curate.policies.issues.policy import Issues, columns_of, values_of, worst_of
-from curate.policies.outcomes import DROP, KEEP, UNDECIDED
-from curate.reporting.columns import shortened
-from curate.reporting.dataset import Dataset
-from curate.reporting.decided import NO_RULE, Decided, Decisions
+from curate.reporting.columns import Dataset, shortened
+from curate.reporting.decided import NO_RULE, Applied, Decided, Decisions
 from curate.reporting.numbers import ByClass, columns_at_once
-from curate.reporting.results import Applied
 from curate.sheets.doubtful import doubtful_groups
 from curate.tables.digests import plain, text_hashes
 from curate.tables.images import SHA256

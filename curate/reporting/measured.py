@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.manifest.text import read_json
-from curate.policies.seal import MAX_BYTES
+from curate.policies.receipts import MAX_BYTES
 from scoring.errors import InputError
 
 MOST = 100  # measures, and columns of scores

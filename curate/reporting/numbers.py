@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.reporting.columns import Shown, shortened
-from curate.reporting.dataset import Dataset
+from curate.reporting.columns import Dataset, Shown, shortened
 from curate.tables.needs import Needs
 from curate.tables.rows import Numbers, read_rows
 
@@ -65,8 +64,8 @@ def bin_edges(finite: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
     core = _quantile(finite, CORE)
     if core[1] > core[0] and (high / 2 - low / 2) / FAR > core[1] / 2 - core[0] / 2:
         low, high = float(core[0]), float(core[1])
-    even = (low / 2 + (high / 2 - low / 2) * (np.arange(BINS + 1) / BINS)) * 2  # halves: their difference is finite
-    return _ascending(even, low, high), False
+    even = low / 2 + (high / 2 - low / 2) * (np.arange(BINS + 1) / BINS)  # halves: their difference is finite
+    return _ascending(even.clip(low / 2, high / 2) * 2, low, high), False
 
 
 def _ascending(edges: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:

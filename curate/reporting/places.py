@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.reporting.dataset import Dataset
+from curate.reporting.columns import Dataset
 from curate.tables.table import embedding_matrix
 from scoring.errors import InputError
 
@@ -60,6 +60,8 @@ def place_rows(
 
     Source: van der Maaten and Hinton 2008, "Visualizing data using t-SNE", by openTSNE (Poličar et al. 2019).
     """
+    from scoring.metrics.ranking import ranks
+
     try:
         from openTSNE import TSNE
     except ImportError:
@@ -83,20 +85,11 @@ def place_rows(
     neighbours = "exact" if n <= MOST_EXACT else "auto"
     tsne = TSNE(perplexity=perplexity, random_state=seed, n_jobs=1, initialization="pca", neighbors=neighbours)
     xy = np.asarray(tsne.fit(matrix), np.float32)
-    rank = np.full(n, 0.5) if uncertainty is None else doubt_ranks(uncertainty[is_placed])
+    rank = np.full(n, 0.5)
+    if uncertainty is not None and (known := np.isfinite(uncertainty[is_placed])).sum() > 1:
+        rank[known] = (ranks(uncertainty[is_placed][known]) - 1) / (known.sum() - 1)
     words = f"t-SNE of {n:,} embeddings, perplexity {perplexity:.3g}, seed {seed}"
     return Places(rows[is_placed], xy, rank.astype(np.float32), words)
-
-
-def doubt_ranks(uncertainty: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ranks of uncertainty in [0, 1], higher is less certain; 0.5 without a value."""
-    from scoring.metrics.ranking import ranks
-
-    doubt = np.full(len(uncertainty), 0.5)
-    known = np.isfinite(uncertainty)
-    if known.sum() > 1:
-        doubt[known] = (ranks(uncertainty[known]) - 1) / (known.sum() - 1)
-    return doubt
 
 
 def _packed(values: NDArray[np.float32]) -> str:

@@ -15,8 +15,8 @@ from curate.manifest.text import guarded, read_text, unguarded
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.reviewed import RULE, VerdictLines
 from curate.policies.verdicts import IMAGE, SHORT, ImageDecision, answer_of
+from curate.reporting.decided import Applied
 from curate.reporting.findings import QUESTIONS, Finding
-from curate.reporting.results import Applied
 from curate.sheets.captions import plain_line
 from curate.sheets.tiles import Tile, contact_sheet, tile_of
 from curate.tables.images import Images

@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from curate.counted import counted
-from curate.tables.images import MOVED, Encoded, Images
-from curate.tables.in_order import in_order
+from curate.tables.images import MOVED, Encoded, Images, in_order
 from curate.tables.provenance import WHITE
 from curate.tables.table import Table
 from scoring.images import DecodeError, decode_rgb

@@ -64,7 +64,10 @@ def run_report(options: ReportOptions) -> Report:
     if where is not None and review is not None and review.resolve() in (where.resolve(), *where.resolve().parents):
         raise InputError(f"the page cannot be in the folder of findings, or be it, got {where}; choose another place")
     if where is not None:
-        _check_out(where, overwrite=options.overwrite)
+        if where.suffix.lower() not in SUFFIXES:
+            raise InputError(f"the report is a page: expected a name like report.html, got {where}")
+        refuse_existing(where, overwrite=options.overwrite)
+        require_folder(where)
     if review is not None:
         check_folder(review, overwrite=options.overwrite)
         require_folder(review)
@@ -102,13 +105,6 @@ def run_report(options: ReportOptions) -> Report:
 
 
 report = callable_of(ReportOptions, run_report)
-
-
-def _check_out(out: Path, *, overwrite: bool) -> None:
-    if out.suffix.lower() not in SUFFIXES:
-        raise InputError(f"the report is a page: expected a name like report.html, got {out}")
-    refuse_existing(out, overwrite=overwrite)
-    require_folder(out)
 
 
 def _write(made: dict[str, Any], page: AtomicFile) -> int:

@@ -15,10 +15,9 @@ from curate.manifest import ReadError, open_manifest
 from curate.manifest.local import read_local
 from curate.tables.images import SHA256
 from curate.tables.keys import keys_at, rows_with_keys
-from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.needs import EMBEDDINGS, Needs, Signal
 from curate.tables.provenance import same_model
 from curate.tables.rows import Rows, read_rows
-from curate.tables.signals import Signal
 from curate.tables.spelling import key_meant
 from curate.tables.table import PART_FILES, Table, open_table
 from curate.tables.vectors import EMBEDDING_PROBLEMS

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.tables.digests import redrawn
+from curate.tables.needs import Signal
 from curate.tables.rows import Rows
-from curate.tables.signals import Signal
 from curate.tables.table import Table
 from scoring.distributions.credible import Calibration, calibrate
 from scoring.distributions.vmf_quantiles import credible_cosine

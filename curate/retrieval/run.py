@@ -18,9 +18,8 @@ from curate.retrieval.options import RetrieveOptions
 from curate.retrieval.queries import FOLDER, IMAGE, ROW, TABLE, NamedQuery, name_queries, read_queries
 from curate.retrieval.results import Retrieval
 from curate.retrieval.work import RetrievalWork, check_options
-from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.needs import EMBEDDINGS, Needs, Signal, default_column, signal
 from curate.tables.rows import read_rows
-from curate.tables.signals import Signal, default_column, signal
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.atomic import AtomicFile, refuse_existing, require_folder

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.decided import DROP, KEEP, UNDECIDED
 from curate.policies.issues.kinds import GROUPS
-from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.verdicts import IMAGE
-from curate.reporting.dataset import Dataset
+from curate.reporting.columns import Dataset
 from curate.reporting.decided import Decided
 from curate.reporting.findings import CONFLICT, COPIED, DEDUP, JUNK, LABEL, LEAK, NEAR, QUESTIONS, Finding
 from curate.reviewing.clusters import Vectors, divided, halves, likely_and_not

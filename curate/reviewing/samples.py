@@ -11,7 +11,7 @@ from curate.policies.dedup.quality.answers import read_pairs, shown
 from curate.policies.labels.review import is_review, read_rows
 from curate.policies.sampled import ENDING, blocks
 from curate.policies.verdicts import COPY, IMAGE, LABELS
-from curate.reporting.dataset import Dataset
+from curate.reporting.columns import Dataset
 from curate.reviewing.queue import Group, id_of
 from curate.tables.digests import text_hashes
 from scoring.errors import InputError

@@ -21,17 +21,15 @@ from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import json_object
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.outcomes import KEEP, UNDECIDED
+from curate.policies.decided import KEEP, UNDECIDED
 from curate.policies.receipts import state_of
 from curate.policies.sampled import verdicts_beside
 from curate.policies.verdicts import SUFFIX, VerdictFile
-from curate.reporting.columns import default_score, shown_columns
-from curate.reporting.dataset import Dataset, read_dataset
-from curate.reporting.decided import Decided, decide_all
+from curate.reporting.columns import Dataset, default_score, read_dataset, shown_columns
+from curate.reporting.decided import Applied, Decided, decide_all, find_results
 from curate.reporting.document import SAMPLE, FactsRequest, gather
 from curate.reporting.findings import NEAR, Finding, findings_of, paired
 from curate.reporting.options import Results
-from curate.reporting.results import Applied, find_results
 from curate.reporting.review import LIKE, read_findings
 from curate.reporting.served.images import RowImages
 from curate.reporting.served.index import Index

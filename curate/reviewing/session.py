@@ -26,7 +26,7 @@ from curate.policies.verdicts import (
     Verdicts,
     combined,
 )
-from curate.reporting.dataset import Dataset
+from curate.reporting.columns import Dataset
 from curate.reporting.findings import COPIED
 from curate.reviewing.clusters import in_view
 from curate.reviewing.keys import images_of, keys_of

@@ -68,7 +68,12 @@ def export_problems(place: Path, noted: Mapping[str, Any], batch: pa.Table, sett
         expected = _cells(again)
     extra = [key for key in present if key not in expected]
     lacking = [key for key in expected if key not in present]
-    other = [key for key, cells in expected.items() if key in present and not _alike(cells, present[key])]
+    other = [
+        key
+        for key, cells in expected.items()
+        if key in present
+        and not all(_same(text, present[key].get(name)) for name, text in cells.items() if name not in FILLED_IN)
+    ]
     return [
         f"{name} {what} ({', '.join(map(shown, keys[:N_SHOWN]))}{', ...' if len(keys) > N_SHOWN else ''})"
         for keys, what in (
@@ -91,10 +96,6 @@ def _cells(path: Path) -> Cells:
     if KEY not in (lines.fieldnames or ()):
         raise InputError(f"{path.name} no longer has a column {KEY!r}")
     return {str(row[KEY]): {name: value for name, value in row.items() if name is not None} for row in rows}
-
-
-def _alike(expected: dict[str, str], present: dict[str, str]) -> bool:
-    return all(_same(text, present.get(name)) for name, text in expected.items() if name not in FILLED_IN)
 
 
 def _same(text: str, other: str | None) -> bool:

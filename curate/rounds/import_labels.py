@@ -77,13 +77,19 @@ def run_round_import(options: RoundImportOptions) -> ImportResult:
             )
         digest = file_sha256(path)
         kind = options.format or opened.settings.format
-        earlier = _imported_before(opened, digest, annotator) if digest else None
+        imports = ((each.number, file) for each in reversed(opened.rounds) for file in reversed(each.labels))
+        same_source = (digest, annotator)  # the last import of the same bytes, and the last round at that time
+        same = (
+            each for each in imports if (each[1].source.get("sha256"), each[1].source.get("annotator")) == same_source
+        )
+        earlier = next(same, None) if digest else None
         if earlier is not None and not skip_rest and earlier[0] == opened.rounds[-1].number:
             return _nothing_new(opened, earlier[1])
         labels = read_labels(path, kind, keys=opened.uris, classes=opened.settings.names, name=options.name)
         votes = _votes(opened, labels, annotator)
         if earlier is not None:
-            votes = _requested_since(opened, votes, earlier[0])
+            round_of = opened.requested  # one file may hold the labels of all rounds: those sent out since count
+            votes = [vote for vote in votes if round_of[vote.key] > earlier[0]]
             if not votes and not skip_rest:
                 return _nothing_new(opened, earlier[1])
         rest: list[str] = []
@@ -100,21 +106,6 @@ def run_round_import(options: RoundImportOptions) -> ImportResult:
 
 
 round_import = callable_of(RoundImportOptions, run_round_import)
-
-
-def _imported_before(folder: Folder, digest: str, annotator: str | None) -> tuple[int, LabelFile] | None:
-    """Return the last import of a file with the same bytes, and the last round at that time."""
-    for each in reversed(folder.rounds):
-        for file in reversed(each.labels):
-            if (file.source.get("sha256"), file.source.get("annotator")) == (digest, annotator):
-                return each.number, file
-    return None
-
-
-def _requested_since(folder: Folder, votes: list[Vote], number: int) -> list[Vote]:
-    """Return the votes on images sent out after a round, since one file may hold the labels of all rounds."""
-    round_of = folder.requested
-    return [vote for vote in votes if round_of[vote.key] > number]
 
 
 def _nothing_new(folder: Folder, earlier: LabelFile) -> ImportResult:

@@ -8,25 +8,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import KEY
+from curate.columns import KEY, LABEL
 from curate.manifest.keys import check_text, first_true
 from curate.options.function import callable_of
 from curate.options.values import part_of
-from curate.policies.audit.request import parse_share
+from curate.policies.audit.results import parse_share
 from curate.policies.select.request import SelectRequest
 from curate.rounds.files.folder import HOLDOUT, Folder, open_folder
 from curate.rounds.files.sealed import write_sealed
 from curate.rounds.files.settings import CONFIG, SKIP, Guard, RoundSettings, class_names
 from curate.rounds.measures.rules import refuse_unreachable
 from curate.rounds.options import RoundInitOptions
-from curate.rounds.state.pool import TableRows, read_table, refuse_another, signals_of
+from curate.rounds.state.standing import TableRows, read_table, refuse_another, signals_of
 from curate.tables.amount import Amount
 from curate.tables.classes import read_classes
 from curate.tables.digests import plain
-from curate.tables.known import LABEL, read_known, refuse_unknown_keys
+from curate.tables.known import read_known, refuse_unknown_keys
 from curate.tables.spelling import spelled_as
 from curate.tables.table import Table, open_table
-from curate.tables.writer import TableWriter
+from curate.tables.writer import write_table
 from curate.version import __version__
 from scoring.atomic import place_errors, require_folder
 from scoring.errors import InputError
@@ -78,7 +78,8 @@ def run_round_init(options: RoundInitOptions) -> Folder:
     _refuse_foreign(path)
     with HeldFolder(path):
         _refuse_foreign(path)  # another process may have created it meanwhile
-        _write_holdout(path / HOLDOUT, scored.keys(held_out), labels)
+        rows = pa.table([scored.keys(held_out), labels], schema=HOLDOUT_SCHEMA)
+        write_table(path / HOLDOUT, rows, {"kind": "holdout"}, overwrite=True)
         values = {**settings.to_json(), "holdout_sha256": file_sha256(path / HOLDOUT), "curate": __version__}
         write_sealed(path / CONFIG, values)
     return open_folder(path)
@@ -103,8 +104,7 @@ def _check_keys(table: Table) -> None:
         if bad is not None:
             raise InputError(
                 f"expected keys that a spreadsheet can hold in {table.path}, got {keys[bad].as_py()!r} in row "
-                f"{start + bad} "
-                "(from 0); change the key, or remove the row"
+                f"{start + bad} (from 0); change the key, or remove the row"
             )
 
 
@@ -207,9 +207,3 @@ def _labels(
             f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}; fix --classes or the labels"
         )
     return labels
-
-
-def _write_holdout(path: Path, keys: list[str], labels: list[str | None]) -> None:
-    rows = pa.table({KEY: pa.array(keys, pa.string()), "label": pa.array(labels, pa.string())}, schema=HOLDOUT_SCHEMA)
-    with TableWriter(path, HOLDOUT_SCHEMA, {"kind": "holdout"}, overwrite=True) as writer:
-        writer.write(rows)

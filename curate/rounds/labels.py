@@ -8,7 +8,7 @@ from curate.rounds.files.folder import open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, label_table
 from curate.rounds.options import RoundLabelsOptions
 from curate.tables.classes import CLASSES
-from curate.tables.writer import TableWriter
+from curate.tables.writer import write_table
 from scoring.errors import InputError
 
 MEANINGS = {
@@ -49,8 +49,7 @@ def run_round_labels(options: RoundLabelsOptions) -> dict[str, int]:
     metadata = {"kind": "consensus", "rounds": len(opened.rounds), "head": opened.head, "columns": columns}
     if opened.settings.classes is not None:
         metadata[CLASSES] = {LABEL: list(opened.settings.classes)}
-    with TableWriter(path, table.schema, metadata, overwrite=options.overwrite) as writer:
-        writer.write(table)
+    write_table(path, table, metadata, overwrite=options.overwrite)
     states = table["state"].to_pylist()
     return {state: states.count(state) for state in (LABELLED, TIED, SKIPPED)}
 

@@ -14,7 +14,7 @@ from curate.exporting.row_images import ImageReader
 from curate.exporting.table import TOOLS
 from curate.options.function import callable_of
 from curate.policies.receipts import environment
-from curate.policies.select.copies import find_picked_copies
+from curate.policies.select.policy import find_picked_copies
 from curate.rounds.exported import for_annotators, noted_export
 from curate.rounds.files.folder import BATCH, CONTROL, HELD_OUT, STATE, STOP, STRATEGY, Folder, held, new_round
 from curate.rounds.files.sealed import write_sealed
@@ -23,11 +23,10 @@ from curate.rounds.measures.lift import PairLift
 from curate.rounds.options import RoundNextOptions
 from curate.rounds.state.batch import BatchRows, derive
 from curate.rounds.state.model import lift_of, measure
-from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
+from curate.rounds.state.standing import LabelProgress, RoundRows, TableRows, progress_of, standing_of, table_of
 from curate.tables.images import images_by_key
 from curate.tables.provenance import reading_of
-from curate.tables.writer import TableWriter
+from curate.tables.writer import write_table
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
@@ -104,7 +103,7 @@ def _write(
     derived = derive(scored, settings, standing, number)
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
-        _write_table(place / BATCH, batch, "batch", number)
+        write_table(place / BATCH, batch, {"kind": "batch", "round": number})
         moved = None if source is not None else scored.table.moved
         current = batch if moved is None else moved.current_rows(batch)
         reader = images_by_key(current, source=source, options=reading_of(scored.table))
@@ -116,30 +115,25 @@ def _write(
             look = len(folder.label_files)
             measured, sample = measure(folder, scored, standing, probe, look)
             model, lift = asdict(measured), lift_of(folder, scored, standing, look)
-            _write_table(place / STOP, sample, "stop set", number)
+            write_table(place / STOP, sample, {"kind": "stop set", "round": number})
             files[STOP] = file_sha256(place / STOP)
+        at, peak = scored.rows.place, peak_memory()
+        copies = find_picked_copies(scored.table, at[picked.rows], at[standing.away])  # also of images sent out before
         state = _state(folder, scored, progress, standing, picked, number)
         state |= {
             "model": model,
             "lift": asdict(lift) if lift else None,
             "export": noted_export(settings, place / export),
-            "notes": [*picked.notes, *_copies(scored, standing, picked), *notes],
+            "notes": [*picked.notes, *(copies.words() if copies else ()), *notes],
             "files": files,
             "labels": {folder.name(file.path): file.content for file in folder.label_files},
             "environment": environment(),
             "wall_s": round(time.monotonic() - began, 3),
-            "peak_mb": _peak_mb(),
+            "peak_mb": None if peak is None else round(peak / (1 << 20)),
         }
         write_sealed(place / STATE, state)
     final = folder.of_round(number)
     return NextResult(number, final, final / export, state, tuple(state["notes"]))
-
-
-def _copies(scored: TableRows, standing: RoundRows, picked: BatchRows) -> list[str]:
-    """Return a note if the batch has copies within itself or of images already sent out."""
-    places = scored.rows.place
-    copies = find_picked_copies(scored.table, places[picked.rows], places[standing.away])
-    return copies.words() if copies else []
 
 
 def _state(
@@ -171,11 +165,6 @@ def _state(
     }
 
 
-def _write_table(path: Path, table: pa.Table, kind: str, number: int) -> None:
-    with TableWriter(path, table.schema, {"kind": kind, "round": number}) as writer:
-        writer.write(table)
-
-
 def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -> tuple[str, list[str]]:
     """Write the files for annotators, which do not contain the arm of an image."""
     settings = folder.settings
@@ -184,8 +173,3 @@ def _export(place: Path, batch: pa.Table, folder: Folder, reader: ImageReader) -
     rows = for_annotators(batch)
     written = write_batch(rows, place / name, settings.format, images=reader, link=settings.link, classes=classes)
     return name, list(written.notes)
-
-
-def _peak_mb() -> int | None:
-    peak = peak_memory()
-    return None if peak is None else round(peak / (1 << 20))

@@ -1,14 +1,14 @@
 """Verification of a round's model: correct rows and intervals, recomputed."""
 
 import math
+from collections.abc import Callable
 
 from curate.probes.accuracy import accuracy
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.measures.lift import Anytime, anytime_accuracy, anytime_difference
 from curate.rounds.state.model import lift_of
-from curate.rounds.state.pool import TableRows
-from curate.rounds.state.standing import RoundRows
+from curate.rounds.state.standing import RoundRows, TableRows
 from scoring.errors import InputError
 
 ROUNDING = 1e-9  # tolerance of interval bounds between machines
@@ -34,11 +34,8 @@ def measure_problems(
                 f"the model is right on {now.right:,} of {now.n:,} held-out images now, on {then.right:,} of "
                 f"{then.n:,} as recorded"
             )
-        try:
-            expected = anytime_accuracy(then, state.look, state.model.anytime.confidence)
-        except ValueError:
-            expected = None
-        problems += _interval("accuracy", expected, state.model.anytime)
+        noted = state.model.anytime
+        problems += _interval("accuracy", lambda: anytime_accuracy(then, state.look, noted.confidence), noted)
     if state.lift is not None:
         problems += _lift_problems(before, round_, scored, standing)
     return problems
@@ -48,30 +45,25 @@ def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, stan
     then, problems = round_.state.lift, []
     if then is None:
         return []
-    try:
-        expected = anytime_difference(
-            then.better, then.worse, then.n_held_out, round_.state.look, then.anytime.confidence
-        )
-    except ValueError:
-        expected = None
-    problems += _interval("lift", expected, then.anytime)
+    counts, look, confidence = (then.better, then.worse, then.n_held_out), round_.state.look, then.anytime.confidence
+    problems += _interval("lift", lambda: anytime_difference(*counts, look, confidence), then.anytime)
     if before is None:
         return problems
     try:
-        now = lift_of(before, scored, standing, round_.state.look)
+        now = lift_of(before, scored, standing, look)
     except InputError as error:
         return [*problems, f"the lift cannot be measured again: {error}"]
-    counts = None if now is None else (now.n, now.n_held_out, now.better, now.worse)
-    if counts != (then.n, then.n_held_out, then.better, then.worse):
+    if now is None or (now.n, now.better, now.worse, now.n_held_out) != (then.n, *counts):
         problems.append("the lift of the strategy is not what the labels show")
     return problems
 
 
-def _interval(name: str, expected: Anytime | None, recorded: Anytime) -> list[str]:
-    same = (
-        expected is not None
-        and expected.look == recorded.look
-        and math.isclose(expected.low, recorded.low, abs_tol=ROUNDING)
-        and math.isclose(expected.high, recorded.high, abs_tol=ROUNDING)
-    )
+def _interval(name: str, compute: Callable[[], Anytime], recorded: Anytime) -> list[str]:
+    try:
+        now = compute()
+        same = now.look == recorded.look and all(
+            math.isclose(*ends, abs_tol=ROUNDING) for ends in ((now.low, recorded.low), (now.high, recorded.high))
+        )
+    except ValueError:
+        same = False
     return [] if same else [f"the interval of its {name} does not follow from the counts and the look"]

@@ -10,14 +10,12 @@ import numpy as np
 from curate.options.function import callable_of
 from curate.rounds.files.folder import Folder, open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
-from curate.rounds.measures.lift import ArmLift, PairLift, arm_lift
-from curate.rounds.measures.measured import ModelQuality
+from curate.rounds.measures.lift import ArmLift, ModelQuality, PairLift, arm_lift
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.options import RoundStatusOptions
 from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
-from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of
+from curate.rounds.state.standing import LabelProgress, RoundRows, TableRows, progress_of, standing_of, table_of
 
 N_NAMED = 5
 
@@ -114,7 +112,10 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
         tied=[key for key, agreed in progress.consensus.items() if agreed.state == TIED][:N_NAMED],
         annotators=progress.votes.annotators(),
         agreement=_agreement(progress),
-        curve=[_point(number, model) for number, model in known_models.items()],
+        curve=[
+            {"round": number, "n_labels": model.n_labels, **asdict(model.holdout), "anytime": asdict(model.anytime)}
+            for number, model in known_models.items()
+        ],
         confidence=confidence,
         looks=look,
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
@@ -128,10 +129,6 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
 
 
 round_status = callable_of(RoundStatusOptions, run_round_status)
-
-
-def _point(number: int, model: ModelQuality) -> dict[str, Any]:
-    return {"round": number, "n_labels": model.n_labels, **asdict(model.holdout), "anytime": asdict(model.anytime)}
 
 
 def _current(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> ModelQuality | None:

@@ -31,8 +31,7 @@ from curate.rounds.files.votes import RoundVotes
 from curate.rounds.init import held_out_rows
 from curate.rounds.recount import measure_problems
 from curate.rounds.state.batch import Derived, derive
-from curate.rounds.state.pool import TableRows, table_of
-from curate.rounds.state.standing import LabelProgress, RoundRows, held_out_keys, standing_of
+from curate.rounds.state.standing import LabelProgress, RoundRows, TableRows, held_out_keys, standing_of, table_of
 from curate.version import __version__
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256

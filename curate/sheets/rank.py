@@ -9,9 +9,8 @@ import numpy as np
 from curate.columns import KEY
 from curate.tables.digests import key_texts
 from curate.tables.keys import rows_with_keys
-from curate.tables.needs import Needs
+from curate.tables.needs import Needs, default_column
 from curate.tables.rows import read_rows
-from curate.tables.signals import default_column
 from curate.tables.table import Table
 from scoring.errors import InputError
 

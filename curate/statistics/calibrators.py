@@ -172,9 +172,8 @@ def cross_fitted(kind: type[Calibrator], x: Floats, y: Floats, weights: Floats, 
 def outside_by_chance(n: int, others: int, outside: int) -> float:
     """Return the probability that at least ``outside`` new rows of the same distribution leave the range of ``n``.
 
-    Of n + m rows without ties all choices of the first n are equally likely; exactly k of the m ``others`` are outside
-    of the range of the n in (k + 1) C(n + m - k - 2, n - 2) of the C(n + m, n) choices. Ties make the result
-    conservative. n >= 2.
+    The share of a distribution beyond the range of n rows has a Beta(2, n - 1) distribution without ties, so the number
+    of ``others`` outside is beta-binomial. Ties make the result conservative. n >= 2.
 
     >>> round(outside_by_chance(2, 1, 1), 4)  # the third of three is the middle one in a third of all orders
     0.6667
@@ -183,12 +182,8 @@ def outside_by_chance(n: int, others: int, outside: int) -> float:
         raise ValueError(f"expected n >= 2 and 0 <= outside <= others, got {n}, {outside}, {others}")
     if not outside:
         return 1.0
+    from scipy.special import betaln  # type: ignore[import-untyped]
+
     k = np.arange(outside)  # fewer
-    logs = np.concatenate([[0.0], np.cumsum(_log_step(n, others, k[:-1]))])
-    first = np.log(n) + np.log(n - 1) - np.log(n + others) - np.log(n + others - 1)  # k = 0: both ends are of the n
-    return float(max(0.0, 1 - np.exp(first + logs).sum()))
-
-
-def _log_step(n: int, others: int, k: NDArray[np.integer]) -> Floats:
-    """Return log P(k + 1) - log P(k)."""
-    return np.log(k + 2) - np.log(k + 1) + np.log(others - k) - np.log(n + others - k - 2)
+    choices = -np.log(others + 1) - betaln(others - k + 1, k + 1)
+    return float(max(0.0, 1 - np.exp(choices + betaln(k + 2, others - k + n - 1) - betaln(2, n - 1)).sum()))

@@ -25,18 +25,16 @@ JITTER = 0.4  # brightness, contrast and saturation change by up to this share
 
 def crop(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return a random square crop of a tenth to a half of the area, resized to full size."""
-    shares = 0.1 + 0.4 * torch.rand(len(images), generator=generator)
-    return _random_squares(images, shares, generator)
+    return _random_squares(images, 0.1, 0.5, generator)
 
 
 def random_crop(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return a random square crop of 5 to 100 % of the area, resized to full size."""
-    shares = 0.05 + 0.95 * torch.rand(len(images), generator=generator)
-    return _random_squares(images, shares, generator)
+    return _random_squares(images, 0.05, 1.0, generator)
 
 
-def _random_squares(images: Tensor, shares: Tensor, generator: torch.Generator) -> Tensor:
-    side = images.shape[-1]
+def _random_squares(images: Tensor, low: float, high: float, generator: torch.Generator) -> Tensor:
+    shares, side = low + (high - low) * torch.rand(len(images), generator=generator), images.shape[-1]
     out = torch.empty_like(images)
     for number, (image, share) in enumerate(zip(images, shares.tolist(), strict=True)):
         part = max(1, int(side * math.sqrt(share)))

@@ -44,7 +44,8 @@ class Sampled:
             raise ValueError(f"expected ascending ends of strata, got {self.ends}")
         if len(self.ranks) != len(self.badness):
             raise ValueError("expected a rank and a badness for each row")
-        if not _within(self.ranks, 1, self.ends[-1]) or not _within(self.badness, 0, 1):
+        inside = (self.ranks >= 1) & (self.ranks <= self.ends[-1]) & (self.badness >= 0) & (self.badness <= 1)
+        if not inside.all():
             raise ValueError("expected ranks from 1 to the last end, and badness in [0, 1]")
 
     def until(self, cut: int) -> list[Stratum]:
@@ -56,10 +57,6 @@ class Sampled:
                 inside = (self.ranks > start) & (self.ranks <= end)
                 out.append(Stratum(end - start, int(inside.sum()), float(self.badness[inside].sum())))
         return out
-
-
-def _within(values: NDArray, low: float, high: float) -> bool:
-    return bool(((values >= low) & (values <= high)).all())
 
 
 def p_value_bad(strata: Sequence[Stratum], rate: float) -> float:
@@ -133,11 +130,6 @@ class Planned:
 
     cuts: NDArray[np.int64]
     levels: NDArray[np.float64]
-
-    def snapped(self, snap: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> "Planned":
-        """Return the plan with ranks mapped by ``snap``, which must not depend on verdicts."""
-        cuts, of = np.unique(snap(self.cuts), return_inverse=True)
-        return Planned(cuts, np.bincount(of, weights=self.levels, minlength=len(cuts)).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -223,17 +215,20 @@ def guaranteed_cut(
         sampled: the verdicts.
         rate: in (0, 1).
         confidence: in (0, 1).
-        snap: moves ascending ranks up so that ties are not split.
+        snap: moves ascending ranks up so that ties are not split; it must not depend on verdicts.
 
     Source: Angelopoulos et al. 2021, "Learn then Test", arXiv:2110.01052, section 2.3 (fixed-sequence testing with
         several starts); passing on levels: Wiens 2003, "A fixed sequence Bonferroni procedure" (the fallback
         procedure). The p value is exact for finite populations (Clopper and Pearson 1934 is its limit for large ones).
     """
     planned = plan_tests(sampled, rate, confidence)
-    planned = planned.snapped(snap) if snap and len(planned.cuts) else planned
+    cuts, levels = planned.cuts, planned.levels
+    if snap and len(cuts):
+        cuts, of = np.unique(snap(cuts), return_inverse=True)
+        levels = np.bincount(of, weights=levels, minlength=len(cuts)).astype(np.float64)
     tested: list[TestedCut] = []
     handed = 0.0
-    for cut, share in zip(planned.cuts.tolist(), planned.levels.tolist(), strict=True):
+    for cut, share in zip(cuts.tolist(), levels.tolist(), strict=True):
         level = share + handed
         if not level:
             continue

@@ -57,13 +57,13 @@ def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
     if beta is None:
         return failed
     _, information = _newton_terms(z, y, beta, ones)
-    error = float(np.sqrt(np.linalg.inv(_matrix(information))[1, 1]))
+    error = float(np.sqrt(np.linalg.inv(information)[1, 1]))
     coefficient = beta[1] / spread
     return LogisticFit(
         float(coefficient),
         float(beta[0] - coefficient * x.mean()),
         error / float(spread),
-        two_sided(float(beta[1]) / error),
+        erfc(abs(float(beta[1]) / error) / sqrt(2)),  # of a standard normal
         True,
     )
 
@@ -80,10 +80,9 @@ def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats |
     height = _log_likelihood(z, y, beta, weights)
     for _ in range(MOST_STEPS):
         gradient, information = _newton_terms(z, y, beta, weights)
-        matrix = _matrix(information)
-        if not np.linalg.det(matrix) > 0:
+        if not np.linalg.det(information) > 0:
             return None
-        step = np.linalg.solve(matrix, gradient)
+        step = np.linalg.solve(information, gradient)
         if np.abs(step).max() < 1e-10 * (1 + np.abs(beta).max()):
             return beta + step
         for _ in range(MOST_HALVINGS):
@@ -121,11 +120,6 @@ def newton_step(fit: LogisticFit, sums: NDArray) -> float:
     return float(fit.coefficient + (h00 * g1 - h01 * g0) / determinant) if determinant > 0 else float("nan")
 
 
-def two_sided(z: float) -> float:
-    """Return the two-sided p value of a standard normal z."""
-    return erfc(abs(z) / sqrt(2))
-
-
 def probability_of(logit: Floats) -> Floats:
     """Return 1 / (1 + exp(-logit)), without overflow."""
     return 0.5 * (1 + np.tanh(logit / 2))
@@ -139,8 +133,4 @@ def _log_likelihood(z: Floats, y: Floats, beta: Floats, weights: Floats) -> floa
 def _newton_terms(z: Floats, y: Floats, beta: Floats, weights: Floats) -> tuple[Floats, Floats]:
     p = probability_of(beta[0] + beta[1] * z)
     rest, curve = weights * (y - p), weights * p * (1 - p)
-    return np.array([rest.sum(), rest @ z]), np.array([curve.sum(), curve @ z, (curve * z) @ z])
-
-
-def _matrix(information: Floats) -> Floats:
-    return np.array([[information[0], information[1]], [information[1], information[2]]])
+    return np.array([rest.sum(), rest @ z]), np.array([[curve.sum(), curve @ z], [curve @ z, (curve * z) @ z]])

@@ -142,22 +142,24 @@ def kolmogorov_smirnov(of: Units, *, repeats: int, seed: int, enough: int | None
 
     Source: Smirnov 1939; exact for ties by permutation.
     """
-    contrast = of.counts.contrast()
-
-    def distance(permuted: Permutations) -> Floats:
-        return np.asarray(np.abs(np.add.reduceat(contrast[permuted], of.starts, axis=1).cumsum(1)).max(1))
-
-    return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
+    return _distance_test(of, lambda gaps: np.abs(gaps.cumsum(1)).max(1), repeats=repeats, seed=seed, enough=enough)
 
 
 def total_variation(of: Units, *, repeats: int, seed: int, enough: int | None = None) -> TestResult:
     """Test for a difference of shares: half the sum of their absolute differences, in [0, 1]."""
+    return _distance_test(of, lambda gaps: np.abs(gaps).sum(1) / 2, repeats=repeats, seed=seed, enough=enough)
+
+
+def _distance_test(
+    of: Units, distance: Callable[[Floats], Floats], *, repeats: int, seed: int, enough: int | None
+) -> TestResult:
+    """Test a distance of the differences of shares by value, shape (R, V) -> (R,)."""
     contrast = of.counts.contrast()
 
-    def distance(permuted: Permutations) -> Floats:
-        return np.asarray(np.abs(np.add.reduceat(contrast[permuted], of.starts, axis=1)).sum(1) / 2)
+    def of_permutations(permuted: Permutations) -> Floats:
+        return distance(np.add.reduceat(contrast[permuted], of.starts, axis=1))
 
-    return exact_test(distance, len(contrast), repeats=repeats, seed=seed, enough=enough)
+    return exact_test(of_permutations, len(contrast), repeats=repeats, seed=seed, enough=enough)
 
 
 def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:

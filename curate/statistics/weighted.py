@@ -83,16 +83,6 @@ class RankOrder:
         """
         return self.auroc_and_aurc(counts, targets, None)[0]
 
-    def aurc(self, counts: NDArray, wrong: Floats, sums: Floats) -> Floats:
-        """Return the area under the risk-coverage curve of M predictions; lower is better.
-
-        Args:
-            counts: of each row, shape (N,), integers >= 0.
-            wrong: 0 or 1, shape (M, N), in this order.
-            sums: ``harmonic_sums`` of at least the sum of counts.
-        """
-        return self.auroc_and_aurc(counts, 1 - wrong, sums)[1]
-
     def drawn(self, counts: NDArray, right: Floats) -> Drawn:
         """Return a resample in this order, for several measures of it.
 
@@ -107,10 +97,16 @@ class RankOrder:
     def auroc_and_aurc(
         self, counts: NDArray, right: Floats, sums: Floats | None, drawn: Drawn | None = None
     ) -> tuple[Floats, Floats]:
-        """Return AUROC and AURC of M predictions that are right (1) or wrong (0), in one pass.
+        """Return AUROC and AURC (lower is better) of M predictions that are right (1) or wrong (0), in one pass.
 
-        ``drawn`` is the result of that method, if known. An error at rank p of n adds 1/k for every k >= p, so (H(n) -
-        H(p - 1)) / n in total, H being the harmonic numbers; it is averaged over ties.
+        An error at rank p of n adds 1/k for every k >= p, so (H(n) - H(p - 1)) / n in total, H being the harmonic
+        numbers; it is averaged over ties.
+
+        Args:
+            counts: of each row, shape (N,), integers >= 0.
+            right: 0 or 1, shape (M, N), in this order.
+            sums: ``harmonic_sums`` of at least the sum of counts; None for AUROC alone.
+            drawn: result of ``drawn``, if known.
         """
         rows, weight, until, true_runs = drawn or self.drawn(counts, right)
         total = until[-1]
@@ -221,8 +217,8 @@ def aurc(certainty: NDArray, right: NDArray) -> float:
     Source: Geifman et al. 2019, arXiv:1805.08206, sec. 2.
     """
     order = RankOrder(certainty)
-    wrong = order.sort(~np.asarray(right, bool)[:, None])
-    return float(order.aurc(order.ones(), wrong, harmonic_sums(len(order.order)))[0])
+    lines = order.sort(np.asarray(right, bool)[:, None])
+    return float(order.auroc_and_aurc(order.ones(), lines, harmonic_sums(len(order.order)))[1][0])
 
 
 def least_aurc(risk: NDArray | float) -> NDArray[np.float64]:

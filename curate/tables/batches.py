@@ -74,7 +74,10 @@ def file_batches(
         parquet = open_parquet(file, dictionary=dictionary, n_columns=len(schema.names))
     with parquet:
         if not schema.names:
-            yield from _empty_batches(sum(parquet.metadata.row_group(each).num_rows for each in groups), rows)
+            n_rows = sum(parquet.metadata.row_group(each).num_rows for each in groups)
+            for start in range(0, n_rows, rows):
+                empty = pa.array([{}] * min(rows, n_rows - start), pa.struct([]))
+                yield pa.RecordBatch.from_struct_array(empty)
             return
         size = max(1, min(rows, BATCH_BYTES // max(1, row_bytes)))
         batches = _checked_batches(parquet, schema, size, groups, compact=compact)
@@ -103,16 +106,11 @@ def _checked_batches(
         raise pa.ArrowInvalid(f"{n:,} rows of the {expected:,} that its footer counts")
 
 
-def _empty_batches(n_rows: int, rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, n_rows, rows):
-        length = min(rows, n_rows - start)
-        yield pa.RecordBatch.from_struct_array(pa.array([{}] * length, pa.struct([])))
-
-
 def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], known: dict[str, bool]) -> int:
     """Return the bytes per row of the largest row group, and add to ``known`` which text has a dictionary."""
     texts = [field.name for field in schema if is_flat_text(field.type) and field.name not in known]
     has_dictionary = dict.fromkeys(texts, False)
+    leaf_of = {parquet.schema.column(at).path: at for at in range(len(parquet.schema))}
     row_bytes = 0
     for index in groups:
         group = parquet.metadata.row_group(index)
@@ -121,25 +119,15 @@ def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], k
             continue
         # pyarrow aborts the process when Python asks for a damaged column header; reading a row finds it in peace.
         next(parquet.iter_batches(batch_size=1, row_groups=[index], columns=texts, use_threads=False), None)
-        leaves = _leaves(parquet, texts)
-        has_dictionary.update({name: True for name, at in leaves.items() if group.column(at).has_dictionary_page})
+        coded = [name for name in texts if name in leaf_of and group.column(leaf_of[name]).has_dictionary_page]
+        has_dictionary.update(dict.fromkeys(coded, True))
     known.update(has_dictionary)
     return row_bytes
-
-
-def _leaves(parquet: pq.ParquetFile, names: Sequence[str]) -> dict[str, int]:
-    """Return the indices of the Parquet columns of these flat Arrow columns."""
-    paths = {parquet.schema.column(number).path: number for number in range(len(parquet.schema))}
-    return {name: paths[name] for name in names if name in paths}
 
 
 def is_flat_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type is text or bytes that Parquet may store with a dictionary."""
     return pa.types.is_string(kind) or pa.types.is_binary(kind)
-
-
-def _is_coded_text(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type)
 
 
 def _unfold(batch: pa.RecordBatch, schema: pa.Schema, *, compact: bool) -> Iterator[pa.RecordBatch]:
@@ -154,7 +142,9 @@ def _unfold(batch: pa.RecordBatch, schema: pa.Schema, *, compact: bool) -> Itera
             per_row += each.take(column.indices).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         cuts[1:1] = (np.flatnonzero(np.diff(np.cumsum(per_row) // BATCH_BYTES)) + 1).tolist()
     elif compact:
-        other = [i for i in other if not _is_coded_text(batch.column(i).type)]
+        kinds = [batch.column(i).type for i in other]
+        is_coded = [pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type) for kind in kinds]
+        other = [i for i, has_codes in zip(other, is_coded, strict=True) if not has_codes]
     if not other:
         yield batch
         return

@@ -45,16 +45,11 @@ def lists_for_subset(table: Table) -> ClassLists:
 def class_columns(schema: pa.Schema, listed: Collection[str]) -> list[str]:
     """Return the columns that may hold classes and are not listed yet."""
     user_fields = [field for field in schema if describe(field.name) is CUSTOM and field.name not in listed]
-    label = [field.name for field in user_fields if field.name == LABEL and _holds_classes(field.type)]
-    return [
-        *label,
-        *[field.name for field in user_fields if field.name != LABEL and is_text(field.type)][:MOST_COLUMNS],
-    ]
-
-
-def _holds_classes(kind: pa.DataType) -> bool:
-    kind = value_type(kind)
-    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_floating(kind))
+    kinds = {field.name: value_type(field.type) for field in user_fields}
+    of_label = kinds.pop(LABEL, pa.null())
+    is_number = pa.types.is_integer(of_label) or pa.types.is_floating(of_label) or pa.types.is_boolean(of_label)
+    texts = [name for name, kind in kinds.items() if is_text(kind)][:MOST_COLUMNS]
+    return [LABEL, *texts] if is_number or is_text(of_label) else texts
 
 
 def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:

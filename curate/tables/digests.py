@@ -46,6 +46,12 @@ def key_bytes(keys: pa.Array, where: object = "the table", first_row: int = 0) -
     return values
 
 
+def shown_keys(keys: pa.Array | pa.ChunkedArray, where: object = "the table") -> list[str]:
+    """Return keys as text for display, for any bytes; InputError as ``key_array``."""
+    array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    return [key.decode("utf-8", "replace") for key in key_bytes(array, where)]
+
+
 def key_texts(keys: pa.Array | pa.ChunkedArray, where: object = "the table", first_row: int = 0) -> list[str]:
     """Return keys as text; InputError as ``key_array``."""
     array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
@@ -57,16 +63,12 @@ def tie_breaks(keys: Keys, *, seed: int | None = None) -> NDArray[np.uint64]:
 
     It is not cryptographic: keys can be crafted to win, or to collide. Samples use a 64-bit ``seed``.
     """
-    return xxh64(_array(keys), seed or 0)
+    return xxh64(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.large_binary()), seed or 0)
 
 
 def text_hashes(keys: Iterable[str]) -> NDArray[np.uint64]:
     """Return ``tie_breaks`` of keys as text, shape (N,)."""
     return tie_breaks([key.encode("utf-8", "surrogateescape") for key in keys])
-
-
-def _array(keys: Keys) -> pa.LargeBinaryArray:
-    return keys if isinstance(keys, pa.Array) else pa.array(keys, pa.large_binary())
 
 
 def redrawn(hashes: np.ndarray, seed: int, purpose: str) -> np.ndarray:
@@ -185,29 +187,24 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
         hashes = xxh64(_list_bytes(column))
     else:
         if not is_text(kind) and not is_bytes(kind):
-            column = column.cast(pa.string()) if not pa.types.is_nested(kind) else _as_presence(column)
+            is_nested = pa.types.is_nested(kind)  # of nested values only their presence counts
+            column = pc.if_else(column.is_valid(), "value", None) if is_nested else column.cast(pa.string())
         texts = column.cast(pa.large_binary())
-        hashes = _of_texts(texts.fill_null(b"") if texts.null_count else texts)
+        texts = texts.fill_null(b"") if texts.null_count else texts
+        if len(texts) <= LOOKED_AT or len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
+            hashes = xxh64(texts)
+        else:  # a sample shows few distinct texts
+            codes = texts.dictionary_encode()
+            hashes = xxh64(codes.dictionary)[codes.indices.to_numpy(zero_copy_only=False)]
     if column.null_count:
         hashes[column.is_null().to_numpy(zero_copy_only=False)] = ABSENT
     return hashes
 
 
-def _of_texts(texts: pa.LargeBinaryArray) -> NDArray[np.uint64]:
-    """Return the ``HASH`` of each text, shape (N,), once per distinct text if a sample shows few."""
-    if len(texts) <= LOOKED_AT or len(texts[:LOOKED_AT].unique()) > LOOKED_AT // 2:
-        return xxh64(texts)
-    codes = texts.dictionary_encode()
-    return xxh64(codes.dictionary)[codes.indices.to_numpy(zero_copy_only=False)]
-
-
 def is_bytes(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds bytes, in any of its layouts: Polars writes the large one."""
-    types = pa.types
-    return any(
-        is_kind(kind)
-        for is_kind in (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    )
+    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return is_plain or pa.types.is_fixed_size_binary(kind)
 
 
 def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
@@ -223,11 +220,6 @@ def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:
     return pa.array(
         [repr(row).encode() if None in row else np.asarray(row, number).tobytes() for row in lists], pa.large_binary()
     )
-
-
-def _as_presence(column: pa.Array) -> pa.Array:
-    """Return a nested column as present or missing."""
-    return pc.if_else(column.is_valid(), pa.scalar("value"), pa.scalar(None, pa.string()))
 
 
 def salted(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:

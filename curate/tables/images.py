@@ -1,10 +1,12 @@
-"""Reading of the images of rows, from their URIs or the scored source."""
+"""Reading of the images of rows, from their URIs or the scored source, and decoding in order by threads."""
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +14,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
-from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest import Manifest, SourceOptions, open_manifest, read_uri
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import CONNECTIONS, Reader
+from curate.manifest.contract import CONNECTIONS, Reader, ReadError
 from curate.manifest.memory import uri_reader
 from curate.tables.arrays import is_ok
 from curate.tables.digests import is_text, key_array, key_texts, tie_breaks
+from curate.tables.keys import places
 from curate.tables.provenance import WHITE, reading_of, white_of
 from curate.tables.table import Table
 from scoring.errors import InputError
+from scoring.images.budget import ENCODED
 
 CHANGED = "changed"  # the bytes are not those that were scored
 SHA256 = "sha256"
@@ -282,3 +286,94 @@ def _refuse_absent(source: str, keys: Sequence[str], place: dict[str, int], *, p
             f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(keys):,} "
             "are missing); pass what was scored, or a table with the keys in a column named key"
         )
+
+
+def source_hashes(manifest: Manifest, name: str) -> NDArray[np.uint64]:
+    """Return the hash of the key of each row of a source, shape (N,); ``name`` is for messages."""
+    parts = [np.zeros(0, np.uint64)]
+    for start in range(0, manifest.n_rows, STEP):
+        keys = manifest.rows(start, min(start + STEP, manifest.n_rows)).column(KEY).combine_chunks()
+        parts.append(tie_breaks(key_array(keys, name, start)))
+    return np.concatenate(parts)
+
+
+class Located:
+    """The positions of many keys in a source.
+
+    Args:
+        hashes: of the keys (``tie_breaks``), shape (N,) uint64, distinct.
+        source: the scored folder, list, table or tar file.
+        options: for reading the source, as when it was scored.
+
+    Attributes:
+        manifest: the source.
+        missing: number of keys that it lacks.
+
+    Raises:
+        InputError: if the source cannot be opened or has none of the keys.
+    """
+
+    def __init__(self, hashes: NDArray[np.uint64], source: str, options: SourceOptions) -> None:
+        self.source = source
+        self.manifest: Manifest = open_manifest(source, options)
+        self._hashes = np.sort(hashes)
+        self._place = places(self._hashes, source_hashes(self.manifest, source))
+        self.missing = int((self._place < 0).sum())
+        if self.missing == len(hashes):
+            raise InputError(
+                f"--source: {source} has no image with the key of any of the {len(hashes):,} rows; pass what "
+                "was scored, or a table with the keys in a column named key"
+            )
+
+    def readers(self, keys: Sequence[str]) -> Iterator[Reader]:
+        """Yield a reader of each key's image, in order; fast in the order of the source."""
+        places = self.places_of(tie_breaks([key.encode() for key in keys]))
+        present = places[places >= 0]
+        ordered = readers_in_order(self.manifest, present) if (np.diff(present) > 0).all() else None
+        for place in places.tolist():
+            if place < 0:
+                yield self._absent
+            elif ordered is not None:
+                yield next(ordered)
+            else:
+                yield next(self.manifest.readers(place, place + 1))
+
+    def places_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the row of the source of each key hash; -1 for none."""
+        return self._place[np.searchsorted(self._hashes, hashes)]
+
+    def _absent(self) -> bytes:
+        raise ReadError("missing", f"{self.source} has no image of that key")
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_order(
+    pool: Executor, work: Callable[[T], R], items: Iterable[T], most: int, n_bytes: Callable[[T], int]
+) -> Iterator[R]:
+    """Yield the results of threads in the order of the items; an item larger than the bound is processed alone.
+
+    Args:
+        pool: of threads.
+        work: function of an item.
+        items: consumed on demand.
+        most: maximal number of items in progress, >= 1.
+        n_bytes: encoded bytes of an item, or its result; at most ``ENCODED`` in progress.
+    """
+    waiting: deque[tuple[Future[R], int]] = deque()
+    held = 0
+    try:
+        for item in items:
+            size = n_bytes(item)
+            while waiting and (len(waiting) >= most or held + size > ENCODED):
+                held -= waiting[0][1]
+                yield waiting.popleft()[0].result()
+            waiting.append((pool.submit(work, item), size))
+            held += size
+        while waiting:
+            yield waiting.popleft()[0].result()
+    finally:
+        for future, _ in waiting:
+            future.cancel()

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.tables.digests import key_array, key_bytes, key_texts, tie_breaks
+from curate.tables.digests import key_array, key_bytes, key_texts, shown_keys, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -60,6 +60,21 @@ def check_unique(table: Table, hashes: NDArray[np.uint64]) -> None:
         )
 
 
+class HashIndex:
+    """The places of N key hashes, by binary search; for few keys at a time, unlike ``places``."""
+
+    def __init__(self, hashes: NDArray[np.uint64]) -> None:
+        self._order = np.argsort(hashes, kind="stable")
+        self._sorted = hashes[self._order]
+
+    def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the place of each hash, shape (M,); -1 if absent."""
+        if not len(self._sorted):
+            return np.full(len(hashes), -1)
+        at = np.searchsorted(self._sorted, hashes).clip(max=len(self._sorted) - 1)
+        return np.where(self._sorted[at] == hashes, self._order[at], -1)
+
+
 def places(sought: NDArray[np.integer], known: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the index of each value among the known ones, the first of equal ones, shape (M,); else -1."""
     import polars as pl
@@ -95,8 +110,7 @@ def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:
 
 def named(table: Table, rows: NDArray[np.int64]) -> list[str]:
     """Return the keys of rows as text for display, for any bytes."""
-    keys = key_bytes(table.take(rows, [KEY]).column(KEY).combine_chunks(), table.path)
-    return [key.decode("utf-8", "replace") for key in keys]
+    return shown_keys(table.take(rows, [KEY]).column(KEY), table.path)
 
 
 def rows_with_keys(table: Table, keys: Sequence[str]) -> dict[str, int]:

@@ -1,13 +1,15 @@
-"""Keys in a user's file, with or without labels."""
+"""Keys in a user's file, with or without labels, and votes of annotators by key."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.columns import KEY
+from curate.columns import KEY, LABEL
 from curate.counted import counted
 from curate.manifest.classes import missing_note
 from curate.manifest.file_set import local_copy
@@ -19,9 +21,8 @@ from curate.tables.digests import RowDigest, key_bytes, tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import open_table
 from scoring.errors import InputError
-from scoring.lookup import require_known
+from scoring.lookup import Lazy, name_list, require_known
 
-LABEL = "label"
 TEXT_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".txt")
 N_NAMED = 3
 
@@ -162,3 +163,111 @@ def refuse_unknown_keys(known: Known, rows: NDArray[np.int64], table: str) -> No
             f"expected the labelled keys of {known.path} in {table}, got {len(lost):,} of {keys} not there, such as "
             f"{named}{f' ({known.hint})' if known.hint else ''}; write them as the table does, or remove them"
         )
+
+
+ANNOTATOR = "annotator"
+NOBODY = ""  # who votes where a file does not say
+MOST_VOTES = 1_000  # of one row
+
+Vote = tuple[str, str, str]  # key, annotator, class
+TEXTS = dict.fromkeys((KEY, ANNOTATOR, LABEL), pl.String)
+# To read the votes of another kind of folder, add a line: the file by which it is known, and what reads it.
+WHERE: dict[str, str] = {"round.json": "curate.rounds.labels:votes_in"}
+FOLDERS: Mapping[str, Callable[[Path], list[Vote]]] = Lazy(WHERE)
+
+
+@dataclass(frozen=True)
+class Votes:
+    """M votes, each of an annotator for a class of a key.
+
+    Attributes:
+        known: the distinct keys with votes.
+        place: index of each vote's key, ascending, shape (M,).
+        who: index into ``annotators``, shape (M,).
+        code: index into ``classes``, shape (M,).
+        annotators: names, sorted.
+        classes: names, sorted.
+        digest: of all votes, independent of their order.
+    """
+
+    known: Known
+    place: NDArray[np.int64]
+    who: NDArray[np.int64]
+    code: NDArray[np.int64]
+    annotators: list[str]
+    classes: list[str]
+    digest: str
+
+    def of(self, rows: Rows, table: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the votes of each row, and their annotators, shape (N, V) each, V being the largest number of votes.
+
+        Padded by -1 and 0. Rows are sorted by key hash. Raises InputError for keys that ``table`` lacks.
+        """
+        row = self.known.rows(rows)
+        refuse_unknown_keys(self.known, row, table)
+        count = np.bincount(self.place, minlength=len(row))
+        slot = np.arange(len(self.place)) - np.repeat(np.cumsum(count) - count, count)
+        shape = len(rows), max(1, int(count.max(initial=0)))
+        classes, who = np.full(shape, -1), np.zeros(shape, np.int64)
+        classes[row[self.place], slot], who[row[self.place], slot] = self.code, self.who
+        return classes, who
+
+
+def read_votes(path: str | Path, label: str | None = None) -> Votes:
+    """Read a folder of rounds, or a CSV, TSV, JSON lines or Parquet file of keys, labels and optional annotators.
+
+    Args:
+        path: a file has the columns ``key`` and ``label``, optionally ``annotator``; rows without a label are ignored.
+        label: column of labels of a file; None for ``label``.
+
+    Raises:
+        InputError: if the file or a column is missing or unreadable, an annotator has two labels for a key, or there is
+            no vote.
+    """
+    path = Path(path)
+    of_folder = next((read(path) for name, read in FOLDERS.items() if (path / name).is_file()), None)
+    votes = _votes_of_file(path, label) if of_folder is None else pl.DataFrame(of_folder, TEXTS, orient="row")
+    if not len(votes):
+        raise InputError(f"expected labels in {path}, got none on any key; pass another file as --labelled")
+    votes = votes.cast({KEY: pl.Binary}).unique().sort(KEY, ANNOTATOR, LABEL)
+    keys = votes.group_by(KEY, maintain_order=True).len()
+    counts = keys["len"].to_numpy()
+    if counts.max() > MOST_VOTES:
+        raise InputError(f"expected at most {MOST_VOTES:,} labels a key in {path}, got {counts.max():,}; remove some")
+    once = distinct(str(path), keys[KEY].to_list())
+    (who, annotators), (code, classes) = _codes(votes[ANNOTATOR]), _codes(votes[LABEL])
+    return Votes(once, np.repeat(np.arange(len(counts)), counts), who, code, annotators, classes, _digest(votes))
+
+
+def _votes_of_file(path: Path, label: str | None) -> pl.DataFrame:
+    column = label or LABEL
+    keys, columns = read_columns(path, [column, ANNOTATOR])
+    if column not in columns:
+        raise InputError(
+            f"{path} has no column {column!r} of classes (columns: {name_list(columns)}); choose it with --label"
+        )
+    names = pl.Series(ANNOTATOR, columns.get(ANNOTATOR) or [None] * len(keys), pl.String).fill_null(NOBODY)
+    labels = pl.Series(LABEL, columns[column], pl.String)
+    votes = pl.DataFrame([names, labels, pl.Series(KEY, keys, pl.Binary)]).drop_nulls(LABEL)
+    first = votes.with_columns(first=pl.col(LABEL).first().over(KEY, ANNOTATOR))
+    for who, then, key, now in first.filter(pl.col(LABEL) != pl.col("first")).head(1).iter_rows():
+        of = f"{key.decode('utf-8', 'surrogateescape')!r}{f' by {who!r}' if who else ''}"
+        raise InputError(
+            f"expected one label a key and annotator in {path}, got {now!r} and {then!r} for {of}; keep one, "
+            f"or add a column {ANNOTATOR!r} with who labelled it"
+        )
+    return votes
+
+
+def _codes(texts: pl.Series) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the code of each text, in the natural order of the distinct texts."""
+    names = texts.unique().sort()
+    return texts.cast(pl.Enum(names)).to_physical().cast(pl.Int64).to_numpy(), names.to_list()
+
+
+def _digest(votes: pl.DataFrame) -> str:
+    schema = pa.schema([(name, pa.binary()) for name in TEXTS])
+    columns = votes.select(pl.col(schema.names).cast(pl.Binary)).to_arrow().cast(schema)
+    digest = RowDigest(schema)
+    digest.update(tie_breaks(votes[KEY].to_list()), columns.combine_chunks().to_batches()[0])
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Images that were moved together with their table, at the same relative path."""
+"""Folders of images: as a class of tables without labels, and when they moved together with their table."""
 
 import os
 from collections.abc import Sequence
@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from curate.columns import URI
+from curate.columns import KEY, URI
+from curate.manifest.folder import SIDES
 from curate.manifest.schemes import scheme_of
+from curate.tables.digests import is_text, plain
 from scoring.file_digest import file_sha256
 
 UP = 2  # folders above the one of the table, in which images are looked for, too
@@ -70,3 +73,28 @@ def moved_with(table: object, uris: Sequence[object], digests: Sequence[object])
                 if ".." not in parts and image.is_file() and file_sha256(image) == digest:
                     return Moved("".join(f"/{part}" for part in parts[:n_before]), str(place))
     return None
+
+
+_SIDES = pa.array(sorted(side.decode() for side in SIDES))
+_OUTSIDE = r"(?:^|/)(?:\.\.)?/"  # an absolute path, a URL, or one that leads up: no folder of the source
+
+
+def has_text_keys(schema: pa.Schema) -> bool:
+    """Return whether keys of a table could be paths."""
+    at = schema.get_field_index(KEY)
+    return at >= 0 and is_text(schema.field(at).type)
+
+
+def folders_of(keys: pa.Array) -> pa.Array:
+    """Return the name of the innermost folder of each of N keys; null at the top and in a folder such as `train`.
+
+    The same as ``manifest.folder.folder_label``, for a whole column.
+
+    >>> folders_of(pa.array(["train/cats/1.jpg", "train/1.jpg", "1.jpg", "https://a.b/c/1.jpg"])).to_pylist()
+    ['cats', None, None, None]
+    """
+    paths = pc.replace_substring_regex(plain(keys).cast(pa.string()), r"^\./", "")
+    names = pc.struct_field(pc.extract_regex(paths, r"(?s)(?:^|/)(?P<name>[^/]+)/[^/]*$"), "name")
+    side = pc.is_in(pc.utf8_lower(names), value_set=_SIDES)
+    outside = pc.match_substring_regex(paths, _OUTSIDE)
+    return pc.if_else(pc.or_(side, outside), pa.scalar(None, pa.string()), names)

@@ -1,13 +1,21 @@
-"""The model and code of a table's embeddings and signatures: values of different ones are not comparable."""
+"""The model, code, fit and calibration of a table's columns: values of different ones are not comparable."""
 
-from dataclasses import fields
-from typing import Any
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from curate.counted import counted
 from curate.manifest.contract import NotedOptions
 from curate.manifest.store_path import AnyPath
 from curate.tables.batches import named_errors, open_parquet
 from curate.tables.table import Table, noted_in
 from scoring.errors import InputError
+from scoring.relative.columns import CLASS
+from scoring.relative.columns import COLUMNS as RELATIVE
 
 UNKNOWN = "unknown"
 REQUEST = "request"  # in the metadata of a table: the model as named, and how the source was read
@@ -22,29 +30,28 @@ def model_of(table: Table) -> str:
     """
     if table.embedding_column is not None:
         return f"column {table.embedding_column}"
-    seen: dict[str, tuple[str, AnyPath]] = {}
-    for file in table.files:
-        model = _part(noted_of(file), "model")
-        seen.setdefault(str(model.get("digest", "")), (str(model.get("method", "a model without a name")), file))
-    if len(seen) > 1:
-        (a, (name_a, file_a)), (b, (name_b, file_b)) = list(seen.items())[:2]
-        raise InputError(
-            f"{table.path} holds embeddings of two models, which cannot be compared: {name_a} ({a[:12] or UNKNOWN}) "
-            f"in {file_a.name} and {name_b} ({b[:12] or UNKNOWN}) in {file_b.name}; score all rows with one model"
-        )
-    return next(iter(seen), "")
+    return _of_all_parts(table, "embeddings of two models", "model", "digest")
 
 
 def signature_of(table: Table) -> str:
     """Return the kind of a table's signatures, empty if unknown; InputError, with both kinds, if parts differ."""
-    seen: dict[str, AnyPath] = {}
+    return _of_all_parts(table, "two kinds of signatures", "settings", "signature")
+
+
+def _of_all_parts(table: Table, what: str, part: str, name: str) -> str:
+    """Return the text under a name in a part of the metadata; empty if absent; InputError if files differ."""
+    seen: dict[str, str] = {}
     for file in table.files:
-        seen.setdefault(str(_part(noted_of(file), "settings").get("signature", "")), file)
+        noted = noted_of(file).get(part)
+        noted = noted if isinstance(noted, dict) else {}
+        value = str(noted.get(name, ""))
+        shown, method = value[:12] or UNKNOWN, noted.get("method", "a model without a name")
+        seen.setdefault(value, f"{f'{method} ({shown})' if part == 'model' else shown} in {file.name}")
     if len(seen) > 1:
-        (a, file_a), (b, file_b) = list(seen.items())[:2]
+        first, second = list(seen.values())[:2]
         raise InputError(
-            f"{table.path} holds two kinds of signatures, which cannot be compared: {a or UNKNOWN} in {file_a.name} "
-            f"and {b or UNKNOWN} in {file_b.name}; score all rows with one version"
+            f"{table.path} holds {what}, which cannot be compared: {first} and {second}; score all rows with one "
+            "model and version"
         )
     return next(iter(seen), "")
 
@@ -82,7 +89,8 @@ def same_model(first: Table, second: Table, *, instead: str = "leave embeddings 
     a, b = model_of(first), model_of(second)
     if a != b:
         names = [
-            f"{table.path} ({_name(table)}, {digest[:12] or UNKNOWN})" for table, digest in ((first, a), (second, b))
+            f"{table.path} ({table.noted('model').get('method', 'no model named')}, {digest[:12] or UNKNOWN})"
+            for table, digest in ((first, a), (second, b))
         ]
         raise InputError(
             f"expected embeddings of one model, got two: {names[0]} and {names[1]}; score both with one model, "
@@ -130,11 +138,115 @@ def noted_of(file: AnyPath) -> dict[str, Any]:
         return noted_in(file, parquet.metadata.metadata or {})
 
 
-def _part(metadata: dict[str, Any], name: str) -> dict[str, Any]:
-    part = metadata.get(name)
-    return part if isinstance(part, dict) else {}
+# What ``curate score`` notes of a fit; a fit that notes more may have been applied to other rows.
+OF_SCORING = {"rows", "images", "digest", "groups", "junk"}
+JUDGED = "judged"  # rows that were added later, and judged by the fit as it was: on its scale, so not apart
 
 
-def _name(table: Table) -> str:
-    model = table.noted("model")
-    return str(model.get("method", "a model without a name")) if model else "no model named"
+def fitted_apart(table: Table, columns: Iterable[str]) -> list[str]:
+    """Return a warning if rows of several fits are ranked by a score relative to a dataset.
+
+    Args:
+        table: one file, or parts that may come from several tables.
+        columns: the ranking scores.
+    """
+    relative = [name for name in columns if name in RELATIVE or name == CLASS]
+    if not relative:
+        return []
+    fits = {json.dumps(fit, sort_keys=True): fit for fit in (noted_of(file).get("fit") for file in table.files)}
+    if len(fits) > 1:
+        return [_words(table, relative[0], f"its parts have {len(fits)} different fits")]
+    fit = next(iter(fits.values()), None)
+    if not isinstance(fit, dict) or type(fit.get("rows")) is not int or not set(fit) <= OF_SCORING:
+        return []
+    n_scored = sum(len(part) - part.column(0).null_count for part in table.batches(relative[:1]))
+    if n_scored <= fit["rows"]:
+        return []
+    return [_words(table, relative[0], f"{counted(n_scored, 'row')} with a value, and a fit of {fit['rows']:,}")]
+
+
+def _words(table: Table, column: str, why: str) -> str:
+    return (
+        f"{table.path} holds rows that were fitted separately ({why}), and {column} is relative to the "
+        f"rows it was fitted with: fit them together with curate fit {table.path} --apply NAME.parquet"
+    )
+
+
+CALIBRATION = "calibration"  # in the metadata of a table: what its columns of probabilities were fitted on
+ALARM = 0.01  # of as many rows outside, where all are drawn alike
+
+
+@dataclass(frozen=True)
+class FittedRange:
+    """The range of a column among the judged rows.
+
+    Attributes:
+        column: the score.
+        low: lowest value.
+        high: highest value.
+        rows: number of judged rows.
+    """
+
+    column: str
+    low: float
+    high: float
+    rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the range as plain JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Return the range of ``to_json``; KeyError, TypeError or ValueError if invalid."""
+        fitted = cls(str(record["column"]), float(record["low"]), float(record["high"]), int(record["rows"]))
+        if not (np.isfinite([fitted.low, fitted.high]).all() and fitted.low < fitted.high and fitted.rows >= 2):
+            raise ValueError(f"a range from {fitted.low} to {fitted.high} of {fitted.rows} rows")
+        return fitted
+
+    def outside(self, values: NDArray) -> "Outside":
+        """Return the number of finite values outside of the range."""
+        finite = values[np.isfinite(values)]
+        return Outside(len(finite), int((finite < self.low).sum()), int((finite > self.high).sum()))
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Number of rows with a score, and numbers of rows below and above a range."""
+
+    rows: int = 0
+    below: int = 0
+    above: int = 0
+
+    def __add__(self, other: "Outside") -> "Outside":
+        return Outside(self.rows + other.rows, self.below + other.below, self.above + other.above)
+
+    def probability(self, fitted: FittedRange) -> float:
+        """Return the probability of at least as many rows outside, if these and the judged rows are drawn alike."""
+        from curate.statistics.calibrators import outside_by_chance  # loads torch
+
+        return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
+
+    def words(self, fitted: FittedRange) -> str:
+        """Return the numbers as a sentence, with a warning if significant."""
+        n = self.below + self.above
+        where = f"the range that was judged ({fitted.column} from {fitted.low:.4g} to {fitted.high:.4g})"
+        if not n:
+            return f"none of {self.rows:,} rows lies outside {where}"
+        outside = f"{n:,} of {self.rows:,} rows ({n / self.rows:.1%}; {self.below:,} below, {self.above:,} above)"
+        p = self.probability(fitted)
+        verdict = "no more than chance" if p > ALARM else f"more than chance (p {p:.1g}): judge some of these too"
+        return f"{outside} lie outside {where}, {verdict}"
+
+
+def fitted_range(table: Table) -> FittedRange | None:
+    """Return the range that a table's probabilities were fitted on; None without any; InputError if malformed."""
+    record = table.metadata.get(CALIBRATION)
+    if record is None:
+        return None
+    try:
+        return FittedRange.from_json(record["range"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{table.path} has metadata of a calibration that is invalid ({error}); apply it again"
+        ) from None

@@ -338,7 +338,13 @@ class _Reading:
         if self.rank is not None:
             rows.texts = {name: column.take(pa.array(self.order)) for name, column in rows.texts.items()}
         rows.groups = {
-            name: Codes(groups.codes, [_group_name(value) for value in self.seen[name]])
+            name: Codes(
+                groups.codes,
+                [
+                    repr(each) if isinstance(each, str) else "null" if each is None else str(each)
+                    for each in self.seen[name]
+                ],
+            )
             for name, groups in rows.groups.items()
         }
         rows.names = {name: _in_order(classes.codes, list(self.named[name])) for name, classes in rows.names.items()}
@@ -356,12 +362,6 @@ def _room(n: int, kind: pa.DataType) -> Numbers:
     if pa.types.is_decimal(kind):
         return Numbers(np.zeros(n), np.zeros(n, bool), is_decimal=True)
     return Numbers(np.zeros(n, np.float32 if pa.types.is_float16(kind) else numpy_type(kind)), np.zeros(n, bool))
-
-
-def _group_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _in_order(codes: NDArray[np.int32], names: list[str | None]) -> Codes:

@@ -1,15 +1,20 @@
-"""The `signature` column: signatures as fixed-size binary, and conversion to a matrix."""
+"""The columns `signature` and `thumbnail`: fixed-size binary, and conversion to matrices."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from curate.columns import SIGNATURE
+from curate.columns import SIGNATURE, THUMBNAIL
+from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.images.signature import STORED_WIDTH, WIDTH
+from scoring.images.thumbnail import WIDTH as THUMBNAIL_WIDTH
+from scoring.room import space
 
 SIGNATURE_TYPE = pa.binary(STORED_WIDTH)
 WIDTHS = (STORED_WIDTH, WIDTH)  # with the colours, and as tables had it before they were stored
@@ -73,3 +78,51 @@ def _fixed(array: pa.Array) -> pa.FixedSizeBinaryArray:
         row = pc.index(wrong, True).as_py()
         raise InputError(f"{expected}, got {lengths[row]} (row {row} of a batch); score the images again")
     return plain.cast(pa.binary(width))
+
+
+THUMBNAIL_TYPE = pa.binary(THUMBNAIL_WIDTH)
+AT_ONCE = 16_384  # rows
+Places = NDArray[np.int64]
+
+
+def thumbnail_array(thumbnails: Sequence[NDArray[np.uint8] | None]) -> pa.FixedSizeBinaryArray:
+    """Return thumbnails, each uint8 of shape (4096,), as a column; None becomes null."""
+    return pa.array([None if each is None else each.tobytes() for each in thumbnails], THUMBNAIL_TYPE)
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """The thumbnails of K rows of a table.
+
+    Attributes:
+        rows: indices, ascending, shape (K,).
+        values: shape (K, 4096) uint8, in a file if above 2 GB; zeros if absent.
+        known: mask of rows with a thumbnail, shape (K,).
+    """
+
+    rows: Places
+    values: NDArray[np.uint8]
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, table: Table, rows: Places) -> Self:
+        """Return the thumbnails of ascending rows, none without the column; InputError if it has another type."""
+        has_column = THUMBNAIL in table.schema.names
+        values = space((len(rows) if has_column else 0, THUMBNAIL_WIDTH), np.dtype(np.uint8))
+        known = np.zeros(len(rows), bool)
+        for start in range(0, len(rows) if has_column else 0, AT_ONCE):
+            column = table.take(rows[start : start + AT_ONCE], [THUMBNAIL]).column(0)
+            places = start + np.flatnonzero(column.is_valid().to_numpy())
+            images = column.drop_null().to_pylist()
+            if not all(isinstance(each, bytes) and len(each) == THUMBNAIL_WIDTH for each in images):
+                raise InputError(
+                    f"expected `{THUMBNAIL}` to hold {THUMBNAIL_WIDTH} bytes a row, got others in {table.path}; score "
+                    "the images again, or use --finder bytes"
+                )
+            values[places] = np.frombuffer(b"".join(images), np.uint8).reshape(-1, THUMBNAIL_WIDTH)
+            known[places] = True
+        return cls(rows, values, known)
+
+    def at(self, rows: Places) -> Places:
+        """Return the indices of rows (P,) among these rows, which must include them."""
+        return np.searchsorted(self.rows, rows)

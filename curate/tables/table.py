@@ -22,8 +22,7 @@ from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet
 from curate.tables.digests import is_list
-from curate.tables.folders import folders_of, has_text_keys
-from curate.tables.moved import Moved, moved_with
+from curate.tables.moved import Moved, folders_of, has_text_keys, moved_with
 from curate.tables.user_embeddings import as_embeddings, unit_field
 from scoring.errors import InputError
 from scoring.lookup import closest as closest_hint

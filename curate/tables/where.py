@@ -51,6 +51,7 @@ IN_PYTHON = {  # ``is`` with a pattern stands for ``like``
     **{"=": "==", "<>": "!=", "is null": "is None", "is not null": "is not None", "null": "None"},
     **{"like": "is", "not like": "is not"},
 }
+COMPARED = (NUMBER, TEXT, BOOL, TIME)
 EXAMPLE = "write it like: label == \"cat\" and width >= 200, format in ('jpeg', 'png'), label is not null"
 COMPARISONS: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     **{ast.Eq: pl.Expr.eq, ast.Lt: pl.Expr.lt, ast.Gt: pl.Expr.gt},
@@ -192,7 +193,8 @@ class _Reader:
             if "comma" in str(error):
                 where = self._token(error.lineno, error.end_lineno)
                 raise self.fail(f"expected 'and' or 'or' between two values in {where!r}") from None
-            raise self.fail(f"did not expect {self._position(error.lineno)}") from None
+            where = self._token(error.lineno)
+            raise self.fail(f"did not expect {repr(where) if where else 'the end'}") from None
         if sum(isinstance(node, ast.BinOp | ast.UnaryOp | ast.Call) for node in ast.walk(tree)) > MAX_STEPS:
             raise self.fail(f"more than {MAX_STEPS} signs, nots and functions")
         return tree
@@ -201,11 +203,6 @@ class _Reader:
         """Return the text of tokens by their Python lines, of which the first is line 2."""
         tokens = self.tokens[max((first or 0) - 2, 0) : (last or first or 0) - 1]
         return self.text[tokens[0].start() : tokens[-1].end()].strip() if tokens else ""
-
-    def _position(self, first: int | None, last: int | None = None) -> str:
-        """Return the position of Python lines for a message."""
-        token = self._token(first, last)
-        return repr(token) if token else "the end"
 
     def _name(self, node: ast.expr) -> str:
         return self._token(node.lineno, node.end_lineno)
@@ -220,7 +217,10 @@ class _Reader:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sign, right = node.ops[0], node.comparators[0]
             if isinstance(sign, ast.Is | ast.IsNot):
-                holds = self._is_null(node.left) if isinstance(right, ast.Constant) else self._like(node.left, right)
+                if isinstance(right, ast.Constant):
+                    holds = self._computed(node.left, "is null", (*COMPARED, OTHER)).expression.is_null()
+                else:
+                    holds = self._like(node.left, right)
             elif isinstance(sign, ast.In | ast.NotIn):
                 holds = self._in(node.left, right.elts if isinstance(right, ast.Tuple) else [right])
             else:
@@ -232,9 +232,6 @@ class _Reader:
         if value.kind == BOOL and value.type is not None:
             return value.expression  # a true/false column represents itself
         raise self.fail(f"expected a comparison after {value.name!r}")
-
-    def _is_null(self, node: ast.expr) -> pl.Expr:
-        return self._computed(node, "is null", kinds=(NUMBER, TEXT, BOOL, TIME, OTHER)).expression.is_null()
 
     def _in(self, left: ast.expr, values: list[ast.expr]) -> pl.Expr:
         column = self._computed(left, "in")
@@ -253,7 +250,7 @@ class _Reader:
         regex = "".join({"%": ".*", "_": "."}.get(part) or pl.escape_regex(part[-1]) for part in parts)
         return column.expression.str.contains(f"(?s)^{regex}$")
 
-    def _computed(self, node: ast.expr, verb: str, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
+    def _computed(self, node: ast.expr, verb: str, kinds: tuple[str, ...] = COMPARED) -> _Operand:
         operand = self._operand(node, kinds)
         if operand.type is None:
             raise self.fail(f"{verb!r} needs a column on its left, got the value {operand.name!r}")
@@ -296,7 +293,7 @@ class _Reader:
             return column.expression, exact
         return column.expression.cast(pl.Float64), value.expression
 
-    def _operand(self, node: ast.expr, kinds: tuple[str, ...] = (NUMBER, TEXT, BOOL, TIME)) -> _Operand:
+    def _operand(self, node: ast.expr, kinds: tuple[str, ...] = COMPARED) -> _Operand:
         """Return a part of the syntax tree as a value of one of the given types."""
         if isinstance(node, ast.Name):
             return self._value(self.tokens[int(node.id[1:])], kinds)
@@ -316,7 +313,7 @@ class _Reader:
             return self._function(node, self._name(node.func))
         if isinstance(node, ast.Constant):
             raise self.fail("compare with null as 'is null' or 'is not null'")
-        raise self.fail(f"expected a column or a value, got {self._position(node.lineno, node.end_lineno)}")
+        raise self.fail(f"expected a column or a value, got {self._name(node)!r}")
 
     def _function(self, node: ast.Call, word: str) -> _Operand:
         name = word.lower()
@@ -352,20 +349,17 @@ class _Reader:
         if token.lastgroup == "text":
             if not word[1:-1].strip():
                 raise self.fail("blank text counts as no value; write 'is null' or 'is not null'")
-            value = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
-            return _Operand(TEXT, word, pl.lit(value), None, value)
+            text = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
+            return _Operand(TEXT, word, pl.lit(text), None, text)
         if token.lastgroup == "word" and word.lower() in ("true", "false"):
             return _Operand(BOOL, word, pl.lit(word.lower() == "true"), None)
-        return self._column(word, kinds)
-
-    def _column(self, name: str, kinds: tuple[str, ...]) -> _Operand:
-        if name not in self.schema.names:
+        if word not in self.schema.names:
             raise InputError(
-                f"{self.flag} {self.text!r} uses a column {name!r} that the table does not have"
-                f"{closest(name, self.schema.names)} (text is written in quotes; columns: "
-                f"{name_list(self.schema.names, name)})"
+                f"{self.flag} {self.text!r} uses a column {word!r} that the table does not have"
+                f"{closest(word, self.schema.names)} (text is written in quotes; columns: "
+                f"{name_list(self.schema.names, word)})"
             )
-        kind = value_type(self.schema.field(name).type)
+        kind = value_type(self.schema.field(word).type)
         if kind_of(kind) not in kinds:
-            raise self.fail(f"column {name!r} is {kind}, which can only be tested with 'is null' or 'is not null'")
-        return _Operand(kind_of(kind), name, pl.col(str(self.columns.setdefault(name, len(self.columns)))), kind)
+            raise self.fail(f"column {word!r} is {kind}, which can only be tested with 'is null' or 'is not null'")
+        return _Operand(kind_of(kind), word, pl.col(str(self.columns.setdefault(word, len(self.columns)))), kind)

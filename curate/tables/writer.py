@@ -116,6 +116,12 @@ class TableWriter:
             self.discard()
 
 
+def write_table(path: str | Path, table: pa.Table, metadata: dict[str, Any], *, overwrite: bool = False) -> None:
+    """Write a table in memory as a Parquet file; see ``TableWriter``."""
+    with TableWriter(path, table.schema, metadata, overwrite=overwrite) as writer:
+        writer.write(table)
+
+
 def _decoded(schema: pa.Schema) -> pa.Schema:
     """Return a schema with the types of values instead of dictionaries of them."""
     return pa.schema([each.with_type(value_type(each.type)) for each in schema])

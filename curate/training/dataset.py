@@ -91,7 +91,7 @@ def class_column(manifest: "Manifest", label: str) -> "pa.Array":
     import pyarrow as pa
 
     from curate.tables.digests import is_text, plain
-    from curate.tables.folders import folders_of
+    from curate.tables.moved import folders_of
 
     rows = manifest.rows(0, manifest.n_rows)
     if label not in manifest.schema.names:

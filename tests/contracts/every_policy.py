@@ -12,16 +12,15 @@ import pyarrow.parquet as pq
 from curate.policies.balance.amounts import BalanceRequest
 from curate.policies.balance.policy import Balance
 from curate.policies.contract import apply
-from curate.policies.decided import Decided, Result
+from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, Decided, Result
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.request import DedupRequest
 from curate.policies.filter.amounts import KeepTop
-from curate.policies.filter.bounds import Where
+from curate.policies.filter.named import Where
 from curate.policies.filter.policy import Filter
 from curate.policies.issues.policy import Issues
 from curate.policies.labels.examine import LabelsRequest
 from curate.policies.labels.policy import Labels
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES
 from curate.policies.outputs import Files
 from curate.policies.select.policy import Select
 from curate.policies.select.request import SelectRequest

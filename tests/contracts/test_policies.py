@@ -14,7 +14,7 @@ import pytest
 from every_policy import ASKED, OWN, N, columns_of, decided, keys_of, run, write, written
 
 from curate.policies.contract import POLICIES, apply
-from curate.policies.outcomes import OUTCOMES
+from curate.policies.decided import OUTCOMES
 from curate.policies.receipts import state_of
 from curate.policies.select.policy import Select
 from curate.policies.verify import verify

@@ -9,7 +9,7 @@ import pytest
 from every_policy import ASKED, N, columns_of, decided, keys_of, run, write, written
 
 from curate.commands.verify import lines_of
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.policies.verify import verify
 from scoring.errors import InputError
 

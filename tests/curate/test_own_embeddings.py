@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.policies.verify import verify
 from scoring.errors import InputError
 

@@ -23,17 +23,16 @@ from curate.manifest import open_manifest
 from curate.manifest.places import find_place
 from curate.manifest.tar_index import Contents, members
 from curate.pipeline.file import read_pipeline
-from curate.policies.balance.target import target_of
+from curate.policies.balance.amounts import target_of
 from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.labels.review import read_verdicts
 from curate.policies.receipts import lost_rows, read_receipt
 from curate.reporting.measured import read_measured
 from curate.rounds.files.sealed import read_sealed
 from curate.simulation.plot import read_replay
-from curate.tables.known import read_known
+from curate.tables.known import read_known, read_votes
 from curate.tables.table import METADATA_KEY, open_table
 from curate.tables.typed_json import from_json
-from curate.tables.votes import read_votes
 from scoring.checkpoint import read_header
 from trainers.cache import ABOUT, read_about
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from curate.rounds.measures.rules import StopRule
-from curate.statistics.anytime import level_of_look
-from curate.statistics.paired import paired_interval
+from curate.statistics.paired import level_of_look, paired_interval
 from scoring.metrics.proportions import clopper_pearson
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

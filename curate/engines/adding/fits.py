@@ -24,7 +24,7 @@ from curate.engines.junk import classifier_of
 from curate.manifest.store_path import AnyPath
 from curate.tables.arrays import numbers_of
 from curate.tables.dataset import column_array, is_fitted, log_odds_of, read_dataset, with_groups
-from curate.tables.fits import JUDGED, OF_SCORING
+from curate.tables.provenance import JUDGED, OF_SCORING
 from curate.tables.table import Table, embedding_matrix
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError

@@ -32,8 +32,7 @@ from curate.engines.source import ManifestRows, classes_of, in_shards, notes_on
 from curate.engines.store_work import work_of
 from curate.engines.white import white_notes
 from curate.tables.classes import CLASSES
-from curate.tables.fits import JUDGED
-from curate.tables.provenance import REQUEST
+from curate.tables.provenance import JUDGED, REQUEST
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from curate.version import __version__

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 from curate.columns import KEY, is_less_certain
 from curate.options.function import callable_of
 from curate.policies.audit.options import ReviewPlanOptions
-from curate.policies.audit.request import COLUMNS, MOST, Goal, parse_goal, parse_share
-from curate.policies.audit.results import AuditPlan
+from curate.policies.audit.results import COLUMNS, MOST, AuditPlan, Goal, parse_goal, parse_share
 from curate.policies.sampled import drawn_text, refuse_judged
 from curate.statistics.guarantee import fewest_verdicts, verdicts_for_power
 from curate.tables.amount import Amount
 from curate.tables.digests import salted
 from curate.tables.keys import keys_at
-from curate.tables.needs import Needs
+from curate.tables.needs import Needs, default_column
 from curate.tables.rows import Rows, read_rows
-from curate.tables.signals import default_column
 from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile, refuse_existing, require_folder, sweep_outputs
 from scoring.errors import InputError
@@ -105,7 +103,9 @@ def run_review_plan(options: ReviewPlanOptions) -> AuditPlan:
     plan = AuditPlan(str(options.table), name, len(population), among, n, goal.rate, goal.confidence, needed)
     if options.out is None:
         return plan
-    path = _place(options.out)
+    path = Path(options.out)
+    if not path.name.endswith(ENDING) or path.name == ENDING:
+        raise InputError(f"expected a name such as kept{ENDING} for what is to be judged, got {path}")
     sweep_outputs([path])
     refuse_judged([path], "review plan")
     refuse_existing(path, overwrite=options.overwrite)
@@ -151,17 +151,9 @@ def _images(typed: int | None, needed: int | None, among: int, goal: Goal, guess
     if needed > MOST:
         raise InputError(
             f"{needed:,} images would have to be judged, and a page holds at most {MOST:,}; allow a higher "
-            "--max-bad-rate, a "
-            "lower --confidence, or draw several files with --images and --seed"
+            "--max-bad-rate, a lower --confidence, or draw several files with --images and --seed"
         )
     return needed
-
-
-def _place(out: str | Path) -> Path:
-    path = Path(out)
-    if not path.name.endswith(ENDING) or path.name == ENDING:
-        raise InputError(f"expected a name such as kept{ENDING} for what is to be judged, got {path}")
-    return path
 
 
 def _lines(

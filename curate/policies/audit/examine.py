@@ -10,8 +10,7 @@ import numpy as np
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.policies.audit.options import ReviewVerdictsOptions
-from curate.policies.audit.request import ANY, parse_share
-from curate.policies.audit.results import AuditReading
+from curate.policies.audit.results import ANY, AuditReading, parse_share
 from curate.policies.audit.verdicts import is_audit, read_audit
 from curate.policies.dedup.quality.answers import read_answers
 from curate.policies.dedup.quality.precision import Precision, Suggestion, precision, suggest_threshold
@@ -75,13 +74,12 @@ def run_review_verdicts(options: ReviewVerdictsOptions) -> AuditReading | PairRe
     files, target_precision = several(options.answers), options.target_precision
     if not files:
         raise InputError("expected the answers of an audit, got no file; pass NAME.audit.csv")
-    if any(is_audit(Path(path)) for path in files):
-        if target_precision is not None:
-            raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
+    of_images, of_labels = any(is_audit(path) for path in files), len(files) == 1 and is_review(Path(files[0]))
+    if target_precision is not None and (of_images or of_labels):
+        raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
+    if of_images:
         return read_verdicts(files, confidence=options.confidence, judges=options.judges)
-    if len(files) == 1 and is_review(Path(files[0])):
-        if target_precision is not None:
-            raise InputError("--target-precision is for pairs of curate dedup --audit; leave it out")
+    if of_labels:
         return read_labels(files[0])
     if len(files) > 1:
         raise InputError(f"{files[0]} is not an audit of curate review plan; of pairs, pass one file at a time")

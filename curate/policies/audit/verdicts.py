@@ -9,7 +9,7 @@ import numpy as np
 
 from curate.exporting.labels import ExpectedRows
 from curate.manifest.store_path import path_on_disk
-from curate.policies.audit.request import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
+from curate.policies.audit.results import ANY, COLUMNS, JUDGES, MAJORITY, MOST, SHARE
 from curate.policies.sampled import drawn_rows, is_drawn, n_finished, number_in, refuse_unfinished, verdicts_on
 from curate.policies.verdicts import DROP, KEEP, RELABEL
 from curate.policies.verdicts import UNSURE as NOT_SURE

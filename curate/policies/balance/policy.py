@@ -13,18 +13,17 @@ from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.balance import amounts
+from curate.policies.balance.amounts import target_of
 from curate.policies.balance.options import BalanceOptions
-from curate.policies.balance.target import target_of
 from curate.policies.contract import apply
-from curate.policies.decided import Decided, Result
+from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, Decided, Result, decision_rows
 from curate.policies.filter.ranked import places
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 from curate.policies.outputs import Files
 from curate.tables.amount import Amount
 from curate.tables.digests import redrawn
-from curate.tables.fits import fitted_apart
+from curate.tables.needs import Signal, default_column
+from curate.tables.provenance import fitted_apart
 from curate.tables.rows import NO_NUMBER, Codes, Rows, read_rows
-from curate.tables.signals import Signal, default_column
 from curate.tables.table import Table, open_table
 from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
 from scoring.errors import InputError
@@ -47,7 +46,7 @@ class BalanceWords:
     """Writes the reasons of the decisions, a slice of rows at a time.
 
     Attributes:
-        outcome: codes of ``curate.policies.outcomes``, shape (N,).
+        outcome: codes of ``curate.policies.decided``, shape (N,).
         cell: of each row, shape (N,), an index into ``names``; -1 for none.
         place: rank of each row in its cell, from 0, shape (N,).
         score: value of the column, shape (N,); NaN if absent.
@@ -266,7 +265,7 @@ def _exclusions(
 def _cells(request: amounts.BalanceRequest, rows: Rows, inside: NDArray[np.int64], *, by_clusters: bool) -> Codes:
     """Return the cell of each usable row, and the names of the cells."""
     if by_clusters:
-        return amounts.clustered(_vectors(rows, inside), request.clusters, request.seed)
+        return amounts.clustered(rows_of(rows.array(EMBEDDING), inside), request.clusters, request.seed)
     column = rows.names[request.per]
     used, codes = np.unique(column.codes[inside], return_inverse=True)
     return Codes(codes.astype(np.int32), [column.names[code] for code in used.tolist()])
@@ -277,12 +276,8 @@ def _score(
 ) -> NDArray[np.float64] | None:
     """Return the values that order the rows of a cell, shape (M,); None for the hash of the key alone."""
     if request.within == amounts.TYPICAL:
-        return amounts.typical(_vectors(rows, inside), cells.codes, request.seed)
+        return amounts.typical(rows_of(rows.array(EMBEDDING), inside), cells.codes, request.seed)
     return rows.numbers[signal.column][inside] if signal is not None else None
-
-
-def _vectors(rows: Rows, inside: NDArray[np.int64]) -> NDArray[np.floating]:
-    return rows_of(rows.array(EMBEDDING), inside)
 
 
 def run_balance(options: BalanceOptions) -> BalanceResult:

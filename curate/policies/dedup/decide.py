@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
+from curate.policies.decided import DROP, FAILED, KEEP
 from curate.policies.dedup.finders.links import Links, chunks
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
@@ -24,7 +25,6 @@ from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
 from curate.policies.dedup.request import WITH_EMBEDDINGS, Appearance, DedupRequest
-from curate.policies.outcomes import DROP, FAILED, KEEP
 from curate.policies.reviewed import Reviewed, VerdictLines, with_images
 from curate.policies.verdicts import COPY, IMAGE, LEAKS
 from curate.policies.verdicts import DROP as DROPPED

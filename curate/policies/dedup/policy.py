@@ -18,7 +18,7 @@ from curate.manifest.store_path import AnyPath
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.contract import apply
-from curate.policies.decided import FIRST_DROPPED, N_EXAMPLES, Decided, Result
+from curate.policies.decided import DROP, FIRST_DROPPED, N_EXAMPLES, Decided, Result
 from curate.policies.dedup.decide import Duplicates, decide_duplicates
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
@@ -30,7 +30,6 @@ from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, RecallReport, audit_pairs, planted_recall
 from curate.policies.dedup.request import TIES, DedupRequest, resolved
 from curate.policies.dedup.words import LEAKS, MEANINGS, SCHEMA, DecisionWords, leaks_csv, rule_text
-from curate.policies.outcomes import DROP
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
 from curate.policies.sampled import refuse_judged

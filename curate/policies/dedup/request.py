@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import FRAMES, SIGNATURE
+from curate.policies.contract import Request
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
@@ -26,7 +27,6 @@ from curate.policies.dedup.grouping.loss import (
     bits,
     facts_in,
 )
-from curate.policies.request import Request
 from curate.policies.reviewed import LINES
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.needs import Needs, is_plain

@@ -8,12 +8,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.manifest.text import csv_lines
+from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, decision_rows
 from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.looks import in_words, seen
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.request import TURNED, DedupRequest, change_words
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, decision_rows
 from curate.policies.reviewed import RULE
 from curate.policies.verdicts import COPY
 from curate.policies.verdicts import KEEP as KEPT

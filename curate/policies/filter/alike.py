@@ -155,7 +155,6 @@ def parse_examples(
     table.require([EMBEDDING])
     if not texts:
         raise InputError(f"{flag} takes a key or an image, got none; add one, or leave it out")
-    _refuse_too_many(texts, flag)
     names = QueryNames(table, [each for text in texts for each in (text, text.rpartition("=")[0])])
     images: dict[str, Callable[[], bytes]] = {}
     examples: list[Example] = []
@@ -164,22 +163,20 @@ def parse_examples(
         if named is None:
             name, cosine = _split(text)
             named = names.find(name)
-        if named is None or named.kind == TABLE:
+        if named is None:
             raise InputError(
-                (
-                    f"{flag} takes the key of a row, or the path of an image or a folder of them, with =COSINE "
-                    f"unless it is {COSINE:g}; {table.path} has no key {name!r}, and there is no such file"
-                )
-                if named is None
-                else (
-                    f"{flag} takes keys, images and folders of images, got the table {named.text}; pass keys "
-                    "of its rows"
-                )
+                f"{flag} takes the key of a row, or the path of an image or a folder of them, with =COSINE unless it "
+                f"is {COSINE:g}; {table.path} has no key {name!r}, and there is no such file"
+            )
+        if named.kind == TABLE:
+            raise InputError(
+                f"{flag} takes keys, images and folders of images, got the table {named.text}; pass keys of its rows"
             )
         of_files = [] if named.kind == ROW else images_of(named)
         images |= dict(of_files)
         examples += [Example(path, cosine) for path, _ in of_files] or [Example(named.text, cosine)]
-    _refuse_too_many(examples, flag)
+    if len(examples) > MOST_EXAMPLES:
+        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(examples):,}; pass fewer")
     if images and table.embedding_column is not None:
         raise InputError(
             f"{flag} {next(iter(images))} is an image to embed, and which model computed the column "
@@ -189,17 +186,10 @@ def parse_examples(
     return tuple(Example(example.name, example.cosine, vectors.get(example.name, "")) for example in examples)
 
 
-def _refuse_too_many(examples: Sequence[object], flag: str) -> None:
-    if len(examples) > MOST_EXAMPLES:
-        raise InputError(f"{flag} takes at most {MOST_EXAMPLES:,} examples, got {len(examples):,}; pass fewer")
-
-
 def _split(text: str) -> tuple[str, float]:
-    name, sign, number = text.rpartition("=")
-    if not sign:
-        return text, COSINE
+    name, _, number = text.rpartition("=")
     try:
-        return name, float(number)
+        return (name, float(number)) if name else (text, COSINE)
     except ValueError:
         return text, COSINE
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.decided import LEAST_ROWS, TWICE
 from curate.policies.filter.ranked import best, best_of_groups, counts_of, worst_of, worst_of_parts
 from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, RuleResult, Ruling, ScoreRule
-from curate.policies.uneven import LEAST_ROWS, TWICE
 from curate.tables.amount import Amount
+from curate.tables.needs import amount_column, default_column
 from curate.tables.rows import Rows
-from curate.tables.signals import amount_column, default_column
 from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
@@ -145,7 +145,11 @@ def even_best(
     quota, more = quotas(
         size, n_junk, counts_of(group[groups.certain_junk & competing], n_groups), n_dropped, groups.most
     )
-    surely, perhaps = (_in_parts(amount, n_junk) for amount in (quota, quota + more))
+    of_junk = [np.minimum(amount, n_junk) for amount in (quota, quota + more)]  # junk is first
+    surely, perhaps = (
+        np.stack([amount - junk_rows, junk_rows], axis=1).ravel()
+        for amount, junk_rows in zip((quota, quota + more), of_junk, strict=True)
+    )
     amounts = sizes, surely, perhaps - surely
     worst, following = worst_of_parts(values, part, amounts, ties, low_is_best=low_is_best)
     missing = n_dropped - int(quota.sum())
@@ -156,12 +160,6 @@ def even_best(
     limited = _limited(group, size, competing & ~plain, competing & worst, share, names)
     evened = Evened(groups.column, share, int((junk & competing & worst).sum()), limited)
     return EvenCut(keep, worst_of(values, group, keep, n_groups, low_is_best=low_is_best), group, evened)
-
-
-def _in_parts(amounts: NDArray[np.int64], n_junk: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return numbers of rows per group, shape (G,), split into other rows, and junk, which is first, (2 G,)."""
-    of_junk = np.minimum(amounts, n_junk)
-    return np.stack([amounts - of_junk, of_junk], axis=1).ravel()
 
 
 def quotas(

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.audit.draw import Population, in_doubt
-from curate.policies.audit.request import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, parse_goal
-from curate.policies.audit.results import Promise
+from curate.policies.audit.results import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, Promise, parse_goal
 from curate.policies.audit.verdicts import Zone, read_audit
 from curate.policies.filter.rule import RuleArguments, RuleResult, Ruling, ScoreRule
 from curate.tables.digests import text_hashes
@@ -153,7 +152,7 @@ class MaxBadRate(ScoreRule):
         return Promise(kept, len(some), judged, bad, self.goal.rate, some.value_at(kept))
 
     def _cut(self, sampled: "Sampled", some: Population) -> int:
-        from curate.statistics.guarantee import N_CUTS, conformal_cut, guaranteed_cut
+        from curate.statistics.guarantee import N_CUTS, conformal_cut, guaranteed_cut, more_verdicts
 
         goal, end = self.goal, int(sampled.ends[-1])
         if self.promise == AVERAGE:
@@ -167,15 +166,8 @@ class MaxBadRate(ScoreRule):
                     f"{goal.rate:.3g} on average; judge at least {int(np.ceil(1 / goal.rate)) - 1:,}"
                 )
             return kept
-        best = guaranteed_cut(sampled, goal.rate, goal.confidence, snap=some.snap)
-        if not best.kept:
-            raise InputError(self._infeasible(sampled))
-        return best.kept
-
-    def _infeasible(self, sampled: "Sampled") -> str:
-        from curate.statistics.guarantee import more_verdicts
-
-        goal = self.goal
+        if best := guaranteed_cut(sampled, goal.rate, goal.confidence, snap=some.snap).kept:
+            return best
         more = more_verdicts(sampled, goal.rate, goal.confidence)
         seen = f"{counted(len(sampled.ranks), 'verdict')}, {sampled.badness.sum():g} of them bad"
         advice = (
@@ -183,7 +175,7 @@ class MaxBadRate(ScoreRule):
             if more is not None
             else "no number of verdicts like these would suffice; allow a higher rate, or use another --column"
         )
-        return (
+        raise InputError(
             f"infeasible with these verdicts ({seen}): for no cut of {self.column} do they show that at "
             f"most {goal.rate:.3g} is bad, at confidence {goal.confidence:.3g}; {advice}"
         )

@@ -10,16 +10,14 @@ from curate.columns import KEY, LABEL
 from curate.options.function import callable_of, checked
 from curate.options.option import Option, declared
 from curate.policies.contract import apply
-from curate.policies.decided import Decided, Result
+from curate.policies.decided import DECISION_SCHEMA, DROP, UNDECIDED, Decided, Result
 from curate.policies.filter.options import FilterRequest, with_rules
-from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments, Verdict
-from curate.policies.filter.rules import decide, needs_of, notes_of, rule_from_json
+from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments, Verdict, returned
+from curate.policies.filter.rules import MEANINGS, DecisionWords, decide, needs_of, notes_of, rule_from_json
 from curate.policies.filter.table import OF_RULES, RULES, may_repeat
-from curate.policies.filter.words import MEANINGS, DecisionWords
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, UNDECIDED
 from curate.policies.outputs import Files
-from curate.tables.fits import fitted_apart
 from curate.tables.needs import is_plain
+from curate.tables.provenance import fitted_apart
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table
 from scoring.errors import InputError
@@ -99,16 +97,8 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, ta
                 allow_unmatched=options.allow_unmatched,
                 **trailing,
             )
-            rules.append(_read(name, value, arguments))
+            rules.append(returned(name, RULES[name].read(value, arguments), Rule))  # type: ignore[type-abstract]
     return rules
-
-
-def _read(name: str, value: Any, arguments: RuleArguments) -> Rule:
-    """Return the rule of a typed value; InputError if a class of another package returns another type."""
-    rule = RULES[name].read(value, arguments)
-    if not isinstance(rule, Rule):
-        raise InputError(f"--{name} has to read {value} as a Rule, got {type(rule).__name__}; repair its package")
-    return rule
 
 
 def _even_column(table: Table, label: str | None, allow_uneven: bool, typed: Sequence[tuple[str, Any]]) -> str | None:

@@ -12,12 +12,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import describe, is_less_certain
-from curate.policies.outcomes import DROP
+from curate.policies.decided import DROP
 from curate.tables.needs import Needs
 from curate.tables.number_texts import six_digits
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from curate.tables.typed_json import from_json
+from scoring.errors import InputError
 
 T = TypeVar("T")
 COLUMN, PER, EVEN = "column", "per", "even"
@@ -141,6 +142,14 @@ class Reasons:
 
     texts: pa.Array | Sequence[str]
     numbers: Sequence[NDArray[np.float64]] | None = None
+
+
+def returned(rule: str, value: Any, kind: type[T]) -> T:
+    """Return what a rule returned; InputError for another type, possible with rules of other packages."""
+    if not isinstance(value, kind):
+        got = type(value).__name__
+        raise InputError(f"--{rule} has to return {kind.__name__}, got {got}; repair its package")
+    return value
 
 
 class Rule(ABC):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Amount = str | float | None
 Texts = str | Sequence[str] | None
 File = str | Path | None
+OPTION_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 Options = dict[str, Any]  # name on the command line, without -- -> Annotated[type | None, Option]
 
 
@@ -52,15 +53,15 @@ LINES: dict[str, Line] = {
         Annotated[Amount, rule_option("Drop the least certain: 0.2, 20% or 5000 (rows).", "AMOUNT")],
     ),
     "min": Line(
-        "curate.policies.filter.bounds:Minimum",
+        "curate.policies.filter.named:Minimum",
         Annotated[float | None, rule_option("Keep values of at least X, in the column's unit.", "X")],
     ),
     "max": Line(
-        "curate.policies.filter.bounds:Maximum",
+        "curate.policies.filter.named:Maximum",
         Annotated[float | None, rule_option("Keep values of at most X, in the column's unit.", "X")],
     ),
     "where": Line(
-        "curate.policies.filter.bounds:Where",
+        "curate.policies.filter.named:Where",
         Annotated[str | None, rule_option("Keep rows that meet a condition on any columns.", "CONDITION")],
     ),
     "keys": Line(
@@ -142,13 +143,17 @@ class RuleTable(Lazy["type[Rule]"]):
             )
         if not isinstance(rule.settings, Mapping):
             raise InputError(f"the plug-in {name!r} is not a rule: expected settings as a dict, got {rule.settings!r}")
-        if wrong := [each for each in (name, *rule.settings) if not _is_name(each)]:
+        if wrong := [
+            each for each in (name, *rule.settings) if not OPTION_NAME.fullmatch(str(each)) or iskeyword(str(each))
+        ]:
             raise InputError(
                 f"the plug-in {name!r} is not a rule: expected options of small letters, digits and hyphens "
                 f"that are not Python keywords, got {wrong[0]!r}"
             )
         lacking = sorted(rule.__abstractmethods__)
-        lacking += [each for each, kind in {name: rule.option, **rule.settings}.items() if not _is_option(kind)]
+        for each, kind in {name: rule.option, **rule.settings}.items():
+            about = getattr(kind, "__metadata__", None) or (None,)
+            lacking += [] if isinstance(about[0], Option) else [each]
         if lacking:
             raise InputError(
                 f"the plug-in {name!r} is not a rule: it lacks {lacking[0]}; an option is Annotated[type | None, "
@@ -196,31 +201,19 @@ class RuleTable(Lazy["type[Rule]"]):
             if name in LINES:
                 raise InputError(
                     f"{plugins.package_of(point)} adds a rule {name!r}, which curate already has; remove that "
-                    "package, or "
-                    "rename its rule"
+                    "package, or rename its rule"
                 )
             new = {name: self[name].option, **self[name].settings}
             if twice := sorted({*new} & {*OF_RULES, *options}):
                 raise InputError(
                     f"{plugins.package_of(point)} adds an option --{twice[0]}, which already exists; remove "
-                    "that package, or "
-                    "rename its option"
+                    "that package, or rename its option"
                 )
             options |= new
         return options
 
 
 RULES = RuleTable({name: line.where for name, line in LINES.items()})
-
-
-def _is_name(name: object) -> bool:
-    """Return whether a name is valid for an option, on a command line and as a Python keyword."""
-    return isinstance(name, str) and bool(re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name)) and not iskeyword(name)
-
-
-def _is_option(annotated: Any) -> bool:
-    """Return whether the declaration of a rule's option is complete."""
-    return isinstance(next(iter(getattr(annotated, "__metadata__", ())), None), Option)
 
 
 def may_repeat(annotated: Any) -> bool:

@@ -10,14 +10,12 @@ from curate.columns import KEY, QUALITY
 from curate.counted import Grid
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.contract import apply
-from curate.policies.decided import Decided, Result
+from curate.policies.contract import Request, apply
+from curate.policies.decided import DROP, FAILED, KEEP, UNDECIDED, Decided, Result
 from curate.policies.issues.kinds import ALL, FEW, GROUPS, KINDS, STYLE, UNUSABLE, UNUSABLE_KINDS, Kind, Values, cut_of
 from curate.policies.issues.options import IssuesOptions
 from curate.policies.issues.words import MEANINGS, SCHEMA, IssueWords, Looked
-from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.outputs import Files
-from curate.policies.request import Request
 from curate.tables.needs import Needs, is_number
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
@@ -139,8 +137,12 @@ class Issues(Request):
         }
         not_looked = [*absent, *(name for name in kinds if np.isnan(looked.measures[name]).all() and len(rows))]
         result = IssuesResult(
-            dropped_by=self._dropped_by(looked.has, outcome, first),
-            undecided_by={"no measures": int((outcome == UNDECIDED).sum())} if (outcome == UNDECIDED).any() else {},
+            dropped_by={
+                name: int(((first == number) & (outcome == DROP)).sum())
+                for number, name in enumerate(looked.has)
+                if self.drops(name) or (name == GROUPS and self.drop_group)
+            },
+            undecided_by={"no measures": n_undecided} if (n_undecided := int((outcome == UNDECIDED).sum())) else {},
             kinds={name: self._facts(name, looked) for name in kinds},
             n_issues=int(np.any([each for name, each in looked.has.items() if name != GROUPS], axis=0).sum()),
             overlaps=_overlaps(looked.has),
@@ -234,10 +236,11 @@ class Issues(Request):
         ]
 
     def _facts(self, name: str, looked: Looked) -> dict[str, Any]:
+        measure = looked.measures[name]
         return {
             "n": int(looked.has[name].sum()),
             "begins": float(looked.cuts[name]),
-            "median": _median(looked.measures[name]),
+            "median": float(np.nanmedian(measure)) if not np.isnan(measure).all() else None,
             "dropped": self.drops(name),
             **({"off": looked.off[name]} if name in looked.off else {}),
         }
@@ -262,14 +265,6 @@ class Issues(Request):
             drops = each & (in_groups | self.drops(name)) if name == GROUPS else each & self.drops(name)
             first[(each & (outcome != DROP)) | drops] = number
         return first
-
-    def _dropped_by(self, has: Mapping[str, np.ndarray], outcome: np.ndarray, first: np.ndarray) -> dict[str, int]:
-        """Return the number of rows that each kind dropped, for kinds that drop any."""
-        return {
-            name: int(((first == number) & (outcome == DROP)).sum())
-            for number, name in enumerate(has)
-            if self.drops(name) or (name == GROUPS and self.drop_group)
-        }
 
 
 def run_issues(options: IssuesOptions) -> IssuesResult:
@@ -329,11 +324,6 @@ def worst_of(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:
     rows = np.flatnonzero(has)
     order = np.argsort(values[rows] if kind.low else -values[rows], kind="stable")
     return rows[order[:n]]
-
-
-def _median(values: Values) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None
 
 
 def _overlaps(has: Mapping[str, np.ndarray]) -> list[tuple[str, str, int]]:

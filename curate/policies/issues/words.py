@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from curate.policies.decided import DECISION_SCHEMA, UNDECIDED, decision_rows
 from curate.policies.issues.kinds import GROUPS, Kind, Values
-from curate.policies.outcomes import DECISION_SCHEMA, UNDECIDED, decision_rows
 
 SCHEMA = DECISION_SCHEMA.append(pa.field("kinds", pa.string()))
 MEANINGS: dict[str, str] = {

@@ -14,8 +14,7 @@ from curate.counted import counted
 from curate.noise.annotators import majority, weigh
 from curate.noise.quality import Mistakes, confident_joint, judge
 from curate.noise.share import Shares, shares
-from curate.policies.arranged import Expected
-from curate.policies.request import Request
+from curate.policies.contract import Request
 from curate.policies.reviewed import LINES, OPTION, Reviewed, VerdictLines, relabelled, with_images
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.policies.verdicts import KEEP, LABELS
@@ -23,11 +22,11 @@ from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.probabilities import codes_among
 from curate.tables.dataset import read_dataset
 from curate.tables.digests import value_type
+from curate.tables.known import read_votes
 from curate.tables.needs import Needs
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
-from curate.tables.votes import read_votes
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
 
@@ -214,10 +213,6 @@ class Examined:
             columns |= relabelled(self.reviewed, self.table, rows)
         return pa.table(columns)
 
-    def expected(self, rows: NDArray[np.int64]) -> Expected:
-        """Return the expected subset of the given rows."""
-        return Expected(self.columns(rows), self.hashes[rows], rows, ordered=False)
-
 
 def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None = None) -> Examined:
     """Estimate the quality of every label of a table from the other rows, independent of the row order.
@@ -243,7 +238,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     if reviewed is not None:
         classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
     labels = majority(votes, rows.hashes)
-    _refuse(labels[at], classes, _location(request, table))
+    _refuse(labels[at], classes, request, table)
     evidence = crossed(dataset.embeddings, labels[at], len(classes), seed=request.seed)
     probabilities = evidence.probabilities
     joint = confident_joint(probabilities, labels[at], len(classes))
@@ -310,13 +305,6 @@ def _settled(
     return settled[rows.place] & rows.ok & (labels >= 0) & (rows.embedding_problem == 0)
 
 
-def _location(request: LabelsRequest, table: Table) -> str:
-    """Return where the labels are stored, for messages."""
-    if request.labelled is not None:
-        return f"{request.labelled}, of rows of {table.path}"
-    return f"column {', '.join(repr(name) for name in request.columns)} of {table.path}"
-
-
 def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
     """Return the class in each column and row, shape (N, A), -1 for none, and the names of all classes."""
     read: list[Codes] = []
@@ -331,7 +319,9 @@ def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np
     return np.stack([codes_among(classes, each.names, each.codes) for each in read], 1), classes
 
 
-def _refuse(labels: NDArray[np.int64], classes: list[str], place: str) -> None:
+def _refuse(labels: NDArray[np.int64], classes: list[str], request: LabelsRequest, table: Table) -> None:
+    columns = f"column {', '.join(map(repr, request.columns))}"
+    place = f"{columns if request.labelled is None else f'{request.labelled}, of rows'} of {table.path}"
     n = int((labels >= 0).sum())
     present, counts = np.unique(labels[labels >= 0], return_counts=True)
     if len(present) < 2:

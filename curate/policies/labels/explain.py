@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from curate.counted import Grid, counted
 from curate.manifest.store_path import AnyPath
-from curate.policies.decided import Result
+from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, Result, decision_rows
 from curate.policies.labels.examine import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.examine import REASONS, RULE, SUGGESTED, WHY, WITNESSES, Examined
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.policies.sampled import estimate
 from curate.tables.keys import keys_at
@@ -77,26 +76,21 @@ class LabelWords:
         quality = examined.quality[part].astype(np.float64)
         unknown = np.isnan(quality)
         why = examined.why().slice(start, len(keys))
+        rules = np.where(unknown, 0, 1)  # none, the evidence, or a reviewer
+        if examined.reviewed is not None:
+            rules[(examined.settled | examined.reviewed.drop)[part]] = 2
         return decision_rows(
             schema_of(examined),
             (keys, status, error),
             self.outcome[part],
             self._texts(part, why),
-            rule=pa.array([None, RULE, VERDICTS], pa.string()).take(pa.array(self._rules(part))),
+            rule=pa.array([None, RULE, VERDICTS], pa.string()).take(pa.array(rules)),
             score=pa.array(quality, mask=unknown),
             threshold=pa.array(np.full(len(keys), below), mask=unknown),
             margin=pa.array(quality - below, mask=unknown),
             **{CURRENT: examined.of_codes(examined.labels[part]), WHY: why},
             **{SUGGESTED: examined.of_codes(examined.suggested[part])},
         )
-
-    def _rules(self, part: slice) -> NDArray[np.int64]:
-        """Return the index of the deciding rule, shape (M,): none, the evidence, or a reviewer."""
-        examined = self.examined
-        rules = np.where(np.isnan(examined.quality[part]), 0, 1)
-        if examined.reviewed is not None:
-            rules[(examined.settled | examined.reviewed.drop)[part]] = 2
-        return rules
 
     def _texts(self, part: slice, why: pa.Array) -> NDArray:
         examined, below = self.examined, self.examined.request.below
@@ -183,9 +177,7 @@ def share_text(share: Mapping[str, Any]) -> str:
     >>> share_text({"value": 0.1, "low": 0.05, "high": 0.2})
     '10.0 % (5.0 to 20.0 %)'
     """
-    if share["value"] is None:
-        return "unknown"
-    return f"{100 * share['value']:.1f} % ({100 * share['low']:.1f} to {100 * share['high']:.1f} %)"
+    return "unknown" if share["value"] is None else f"{100 * share['value']:.1f} % ({bounds_text(share)})"
 
 
 def worst_rows(examined: Examined, n: int) -> NDArray[np.int64]:

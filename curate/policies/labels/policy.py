@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from curate.columns import KEY, LABEL
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
-from curate.policies.arranged import Ranked, compare_arranged
+from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.contract import apply
-from curate.policies.decided import Decided
+from curate.policies.decided import DROP, KEEP, UNDECIDED, Decided
 from curate.policies.labels.examine import MEANINGS as COLUMN_MEANINGS
 from curate.policies.labels.examine import REASONS, Examined, LabelsRequest, examine
 from curate.policies.labels.explain import (
@@ -29,7 +29,6 @@ from curate.policies.labels.explain import (
 )
 from curate.policies.labels.options import LabelsOptions
 from curate.policies.labels.review import COLUMNS, draw_rows
-from curate.policies.outcomes import DROP, KEEP, UNDECIDED
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, VerdictLines
 from curate.policies.reviewed import RELABELLED as BY_REVIEWER
@@ -75,6 +74,7 @@ class Labels:
         outcome = outcomes(examined)
         kept = np.flatnonzero(outcome == KEEP)
         added = examined.columns(kept)
+        expected = Expected(added, examined.hashes[kept], kept, ordered=False)
         special = {**COLUMN_MEANINGS, **({} if self.request.relabel is None else {self.request.relabel: RELABELLED})}
         meanings = {name: special.get(name, BY_REVIEWER) for name in added.column_names}
         words, worst = LabelWords(examined, outcome), worst_rows(examined, N_EXAMPLES)
@@ -92,7 +92,7 @@ class Labels:
             examples={"worst": worst} if len(worst) else {},
             texts=drawn,
             arranged=Ranked(table.stored.schema, kept, added, meanings),
-            compare=partial(compare_arranged, table, examined.expected(kept)),
+            compare=partial(compare_arranged, table, expected),
             same_classes=examined.same_classes,
             grouped_by=self.request.columns[0] if len(self.request.columns) == 1 else None,
         )

@@ -111,30 +111,12 @@ def pick(
     needs.refuse_unread_embeddings(table, f"strategies that use them, which {request.strategy} does not")
     rows = read_rows(table, needs, by_hash=True)
     labelled = _labelled(table, request, rows, known)
-    notes = _nothing_labelled(request, known, rows)
-    excluded = _excluded(left_out, rows, labelled, notes)
-    ready = prepare(rows, request, labelled, excluded=excluded, signals=signals, class_column=class_column)
-    _refuse_budget(request, rows, ready, labelled, excluded)
-    chosen = choose(ready.pool, request, ready.groups, picked=picked)
-    verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
-    files = {name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None}
-    picks = rows.place[ready.table_row[chosen.rows]]
-    return Picked(chosen, ready, rows, picks, verdict, files, [*notes, *ready.notes, *chosen.notes])
-
-
-def _nothing_labelled(request: SelectRequest, known: Known | None, rows: Rows) -> list[str]:
-    """Return a note if no row counts as labelled, which is expected only before the first batch."""
     notes = [known.note] if known is not None and known.note else []
     if known is not None and not len(known.keys):
         notes.append(f"--labelled {request.labelled} holds no key: no row counts as labelled")
     truths = rows.holds(request.labelled_where)
     if truths is not None and not truths.any():
         notes.append(f"no row meets --labelled-where {request.labelled_where!r}: no row counts as labelled")
-    return notes
-
-
-def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: list[str]) -> NDArray[np.bool_]:
-    """Return a mask of the rows that a file excludes, shape (N,), and add a note; labelled rows are not excluded."""
     excluded = np.zeros(len(rows), bool)
     if left_out is not None:
         at = left_out.rows(rows)
@@ -143,7 +125,13 @@ def _excluded(left_out: Known | None, rows: Rows, labelled: Labelled, notes: lis
         notes.append(f"{int((at >= 0).sum()):,} of {n_keys} of {left_out.path} in the table: excluded")
         notes += [left_out.note] if left_out.note else []
     excluded[labelled.rows] = False
-    return excluded
+    ready = prepare(rows, request, labelled, excluded=excluded, signals=signals, class_column=class_column)
+    _refuse_budget(request, rows, ready, labelled, excluded)
+    chosen = choose(ready.pool, request, ready.groups, picked=picked)
+    verdict = _verdict(request, rows, ready, chosen, labelled, excluded)
+    files = {name: each for name, each in (("labelled", known), ("exclude", left_out)) if each is not None}
+    picks = rows.place[ready.table_row[chosen.rows]]
+    return Picked(chosen, ready, rows, picks, verdict, files, [*notes, *ready.notes, *chosen.notes])
 
 
 def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | None) -> Labelled:
@@ -179,23 +167,14 @@ def _refuse_budget(
         "without what the strategy uses": int((ready.why >= 0).sum()),
     }
     why = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count)
-    words = table_words(len(rows), why)
+    n_rows = counted(len(rows), "row")
+    words = f"of {n_rows} {why}" if why else f"there {'is' if len(rows) == 1 else 'are'} {n_rows}"
     if not n:
         raise InputError(f"expected rows that can be picked, got none: {words}")
     raise InputError(
         f"the budget must be between 1 and the {counted(n, 'row')} that may be picked, got "
         f"{amount.count or amount.text}; {words}; choose fewer"
     )
-
-
-def table_words(n: int, why: str) -> str:
-    """Return a text on the number of rows, and why some are not candidates.
-
-    >>> table_words(10, "2 labelled")
-    'of 10 rows 2 labelled'
-    """
-    rows = counted(n, "row")
-    return f"of {rows} {why}" if why else f"there {'is' if n == 1 else 'are'} {rows}"
 
 
 def _verdict(

@@ -187,11 +187,14 @@ def choose(
     else:
         with reporting_picks(picked, budget):
             choice = selector(pool, budget, seed=request.seed)
+    different = list(dict.fromkeys(choice.notes))
+    more = len(different) - N_NOTES
+    some = different if more <= 1 else [*different[:N_NOTES], f"and {more:,} more such notes"]
     chosen = Chosen(
         choice.rows,
         choice.gains,
         choice.parts,
-        (*notes, *_some(choice.notes)),
+        (*notes, *some),
         sum(quotas.values()),
         quotas=quotas if request.group else {},
         gated=np.setdiff1d(before, pool.candidates, assume_unique=True),
@@ -268,13 +271,6 @@ def _short_groups(
         return []
     named = ", ".join(f"{name} ({quotas[name]:,})" for name in short[:3])
     return [f"{len(short):,} of {len(by_group):,} groups {what}: {named}{', ...' if len(short) > 3 else ''}"]
-
-
-def _some(notes: Sequence[str]) -> list[str]:
-    """Return the first few distinct notes."""
-    different = list(dict.fromkeys(notes))
-    more = len(different) - N_NOTES
-    return different if more <= 1 else [*different[:N_NOTES], f"and {more:,} more such notes"]
 
 
 def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:

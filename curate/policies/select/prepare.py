@@ -12,8 +12,8 @@ from curate.policies.select.request import SelectRequest
 from curate.probes.probabilities import Labelled, model_notes, with_probabilities
 from curate.selectors.contract import HOW_TO_GET, Pool
 from curate.selectors.ranked import rank_share
+from curate.tables.needs import Signals
 from curate.tables.rows import NO_NUMBER, Rows
-from curate.tables.signals import Signals
 from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
 from scoring.errors import InputError
 
@@ -74,15 +74,14 @@ def prepare(
         InputError: if the strategy needs missing labels or a missing column.
     """
     labelled, signals = labelled or Labelled(), signals or Signals()
+    excluded = np.zeros(len(rows), bool) if excluded is None else excluded
     selector, by_vectors = request.selector(), request.needs_vectors(signals)
     why, reasons = _undecided(rows, request.strategy, signals, by_vectors)
     inside = rows.ok & (rows.embedding_problem == 0) if by_vectors else rows.ok
     at = np.flatnonzero(inside)
-    taken = np.zeros(len(rows), bool)
-    taken[labelled.rows] = True
-    open_rows = inside & (why < 0) & ~taken & (~excluded if excluded is not None else True)
+    open_rows = inside & (why < 0) & ~excluded
+    open_rows[labelled.rows] = False
     place = np.cumsum(inside) - 1  # row of the pool of each row inside
-    usable = inside[labelled.rows]
     notes: list[str] = []
     codes = np.full(len(rows), -1, np.int64)
     codes[labelled.rows] = labelled.codes
@@ -91,20 +90,24 @@ def prepare(
         notes += _without_class(class_column, codes[open_rows], last="holdout_loss" in selector.needs)
     pool = Pool(
         candidates=place[open_rows],
-        labelled=np.sort(place[labelled.rows[usable]]),
+        labelled=np.sort(place[labelled.rows[inside[labelled.rows]]]),
         vectors=_inside(rows, at) if by_vectors else None,
         labels=codes[at] if labelled.classes else None,
         **_numbers(rows, signals, at),
     )
-    out = excluded[at] if excluded is not None else np.zeros(len(at), bool)
     judged = class_column if request.derives_losses(signals) else None
-    pool, model, of_model = _modelled(pool, labelled, request, judged, out)
-    notes += [*of_model, *_all_equal(pool, signals)]
+    pool, model, of_model = _modelled(pool, labelled, request, judged, excluded[at])
+    values = np.zeros(0) if pool.uncertainty is None else pool.uncertainty[pool.candidates]
+    notes += of_model
+    if signals.score is not None and len(values) > 1 and values.min() == values.max():
+        notes.append(
+            f"{signals.score.column} is the same for all {len(values):,} candidates: a hash of the key ranks them; "
+            "choose another column with --score"
+        )
     for need in selector.needs:
         if getattr(pool, need) is None:
             raise InputError(_missing(request.strategy, need, labelled))
-    groups = _groups(rows, request.group, at) if request.group else None
-    return Ready(pool, at, groups, labelled.classes, reasons, why, model, tuple(notes))
+    return Ready(pool, at, _groups(rows, request.group, at), labelled.classes, reasons, why, model, tuple(notes))
 
 
 def _modelled(
@@ -133,19 +136,12 @@ def _modelled(
     return pool, model, model_notes(model, labelled)
 
 
-def _all_equal(pool: Pool, signals: Signals) -> list[str]:
-    """Return a note if a score is equal for all candidates, so that only the hash of the key ranks them."""
-    if signals.score is None or pool.uncertainty is None or len(pool.candidates) < 2:
-        return []
-    values = pool.uncertainty[pool.candidates]
-    if float(values.min()) != float(values.max()):
-        return []
-    return [
-        (
-            f"{signals.score.column} is the same for all {len(values):,} candidates: a hash of the key ranks "
-            "them; choose another column with --score"
-        )
-    ]
+def _groups(rows: Rows, name: str | None, at: NDArray[np.int64]) -> Groups | None:
+    """Return the groups of the pool's rows by a column, if any; rows without a value form a separate group."""
+    if not name:
+        return None
+    column = rows.names[name]
+    return Groups(np.where(column.codes < 0, len(column.names), column.codes)[at], [*column.names, "(no value)"])
 
 
 def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
@@ -163,13 +159,6 @@ def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list
         return []
     then = "are picked last" if last else "count as their own class"
     return [f"{without:,} of {counted(len(codes), 'candidate')} without {column}, which {then}"]
-
-
-def _groups(rows: Rows, name: str, at: NDArray[np.int64]) -> Groups:
-    """Return the groups of the pool's rows by a column; rows without a value form a separate group."""
-    column = rows.names[name]
-    codes = np.where(column.codes < 0, len(column.names), column.codes)[at]
-    return Groups(codes, [*column.names, "(no value)"])
 
 
 def _missing(strategy: str, need: str, labelled: Labelled) -> str:

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from curate.policies.request import Request
+from curate.columns import LABEL
+from curate.policies.contract import Request
 from curate.selectors.contract import Pool, Selector
 from curate.selectors.ranked import Discounted, Ranked, gate
 from curate.selectors.table import selector_named
 from curate.tables.amount import Amount
-from curate.tables.known import LABEL
-from curate.tables.needs import EMBEDDINGS, Needs
-from curate.tables.signals import Signal, Signals, quality_signal, signal
+from curate.tables.needs import EMBEDDINGS, Needs, Signal, Signals, quality_signal, signal
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.settings import with_settings

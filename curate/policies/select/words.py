@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.policies.outcomes import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
+from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 
 MEANINGS: dict[str, str] = {
     "decision": "keep (picked), drop, undecided (a value that the strategy needs is missing) or failed (not scored)",
@@ -45,7 +45,7 @@ class ChoiceVerdict:
 
     @property
     def outcome(self) -> NDArray[np.uint8]:
-        """Codes of ``curate.policies.outcomes``, shape (N,)."""
+        """Codes of ``curate.policies.decided``, shape (N,)."""
         by_code = np.full(MISSING + len(self.reasons) + 1, DROP, np.uint8)
         by_code[PICKED], by_code[NOT_SCORED], by_code[MISSING:] = KEEP, FAILED, UNDECIDED
         return by_code[self.why]

@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import repeated
+from curate.policies.contract import Request
 from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import build
 from curate.policies.dedup.request import DedupRequest, resolved
-from curate.policies.request import Request
 from curate.tables.amount import Amount
 from curate.tables.copies import roots
 from curate.tables.digests import redrawn, tie_breaks

@@ -16,9 +16,8 @@ from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.policies.arranged import Expected, Ranked, compare_arranged
 from curate.policies.contract import apply
-from curate.policies.decided import Decided, Result
+from curate.policies.decided import DECISION_SCHEMA, FAILED, KEEP, Decided, Result, decision_rows
 from curate.policies.dedup.request import WITH_EMBEDDINGS
-from curate.policies.outcomes import DECISION_SCHEMA, FAILED, KEEP, decision_rows
 from curate.policies.outputs import Files
 from curate.policies.split.groups import (
     PURPOSE,
@@ -64,7 +63,7 @@ class SplitWords:
     """Writes the reasons of the decisions, a slice of rows at a time.
 
     Attributes:
-        outcome: codes of ``curate.policies.outcomes``, shape (N,).
+        outcome: codes of ``curate.policies.decided``, shape (N,).
         side: of each row, shape (N,), an index into ``names``; -1 if failed.
         group: of each row, shape (N,); -1 if failed.
         sizes: rows of each group, shape (G,).
@@ -134,14 +133,7 @@ class SplitResult(Result):
     leaks: int | None = None
 
     IN_RECEIPT: ClassVar[tuple[str, ...]] = (
-        "sides",
-        "shares",
-        "n_groups",
-        "largest",
-        "n_copies",
-        "would_leak",
-        "leaks",
-        "notes",
+        *("sides", "shares", "n_groups", "largest", "n_copies", "would_leak", "leaks", "notes"),
     )
 
 
@@ -171,10 +163,12 @@ def result_of(
     n = len(shares)
     counts = np.bincount(side, minlength=n)
     by_stratum = np.bincount(strata.codes * n + side, minlength=n * len(strata.names)).reshape(-1, n)
-    notes = [
-        *_without(request, rows),
-        *_too_large(request, table, rows, held, side),
-    ]
+    notes = []
+    for name in [*request.per, *([request.group] if request.group else [])]:
+        n_without = int((rows.ok & (rows.names[name].codes < 0)).sum())
+        then = "each stands alone" if name == request.group else "they are their own stratum"
+        notes += [f"{counted(n_without, 'row')} without {name}: {then}"] if n_without else []
+    notes += _too_large(request, table, rows, held, side)
     notes += [f"no row is on the side {name}" for name, count in zip(shares, counts.tolist(), strict=True) if not count]
     sought = bool(request.thresholds)
     sizes_of_copies = np.bincount(np.unique(owner, return_inverse=True)[1]) if sought else np.zeros(0, np.int64)
@@ -231,17 +225,6 @@ def crossing(owner: NDArray[np.int64], side: NDArray[np.int64]) -> int:
     """Return the number of rows with a copy on another side, from ``owner``, the row each is a copy of, shape (M,)."""
     low, high = (bound.over("owner") for bound in (pl.col("side").min(), pl.col("side").max()))
     return int(pl.DataFrame({"owner": owner, "side": side}).select((low < high).sum()).item())
-
-
-def _without(request: SplitRequest, rows: Rows) -> list[str]:
-    """Return a note on the rows without a value in the columns of the request."""
-    notes = []
-    for name in [*request.per, *([request.group] if request.group else [])]:
-        n = int((rows.ok & (rows.names[name].codes < 0)).sum())
-        then = "each stands alone" if name == request.group else "they are their own stratum"
-        if n:
-            notes.append(f"{counted(n, 'row')} without {name}: {then}")
-    return notes
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from xml.sax.saxutils import escape
 
-import numpy as np
-
 from curate.columns import KEY, URI
-from curate.manifest import Manifest, ReadError, open_manifest, read_uri
+from curate.manifest import ReadError, open_manifest, read_uri
 from curate.reporting.thumbs import SIDE, TYPE, thumbnail
 from curate.tables.digests import key_bytes, tie_breaks
-from curate.tables.images import SHA256
-from curate.tables.located import source_hashes
+from curate.tables.images import SHA256, source_hashes
+from curate.tables.keys import HashIndex
 from curate.tables.provenance import reading_of, white_of
 from curate.tables.table import Table
 from scoring.images import DecodeError
@@ -56,7 +54,8 @@ class RowImages:
 
     def __init__(self, table: Table, *, source: str | None) -> None:
         self.table, self._white = table, white_of(table)
-        self._source = None if source is None else _Source(open_manifest(source, reading_of(table)))
+        self._manifest = None if source is None else open_manifest(source, reading_of(table))
+        self._index = None if self._manifest is None else HashIndex(source_hashes(self._manifest, "the source"))
         self._column = KEY if source is not None else URI
         self._has_places = self._column in table.schema.names
         self._columns = [self._column, *([SHA256] if SHA256 in table.schema.names else [])]
@@ -76,7 +75,8 @@ class RowImages:
                 if self._column == URI and self.table.moved is not None:
                     taken = self.table.moved.current_rows(taken)
                 column = taken.column(0).combine_chunks()
-                texts = key_bytes(column) if self._column == KEY else [_encoded(each) for each in column.to_pylist()]
+                uris = [None if uri is None else str(uri).encode() for uri in column.to_pylist()]
+                texts = key_bytes(column) if self._column == KEY else uris
                 scored = taken.column(1).to_pylist() if SHA256 in self._columns else [None] * len(unknown)
                 self._places.update(zip(unknown, zip(texts, scored, strict=True), strict=True))
             while len(self._places) > max(KNOWN, len(rows)):
@@ -101,33 +101,15 @@ class RowImages:
         place, scored = self._places.get(row, (None, None))
         if place is None:
             raise ReadError("missing", "the table names no file for it")
-        data = self._source.data(place) if self._source is not None else read_uri(place.decode())
+        if self._manifest is None or self._index is None:
+            data = read_uri(place.decode())
+        elif (at := int(self._index.find(tie_breaks([place]))[0])) < 0:
+            raise ReadError("missing", "the source has no image of that key")
+        else:
+            data = next(self._manifest.readers(at, at + 1))()
         if scored is not None and hashlib.sha256(data).hexdigest() != scored:
             raise ReadError(CHANGED, "the image is not the one that was scored")
         return data
-
-
-class _Source:
-    """The scored source, indexed by key hash."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self._manifest = manifest
-        hashes = source_hashes(manifest, "the source")
-        self._order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[self._order]
-
-    def data(self, key: bytes) -> bytes:
-        """Return the encoded image of a key; ReadError if absent."""
-        digest = tie_breaks([key])[0]
-        at = int(np.searchsorted(self._hashes, digest))
-        if at == len(self._hashes) or self._hashes[at] != digest:
-            raise ReadError("missing", "the source has no image of that key")
-        place = int(self._order[at])
-        return next(self._manifest.readers(place, place + 1))()
-
-
-def _encoded(uri: str | None) -> bytes | None:
-    return None if uri is None else uri.encode()
 
 
 def _in_words(problem: str) -> bytes:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.policies.outcomes import OUTCOMES
+from curate.policies.decided import OUTCOMES
 from curate.reporting.columns import shortened
 from curate.reporting.decided import row_values
 from curate.reporting.document import Facts
@@ -98,7 +98,8 @@ class Index:
     def _keep(self, query: Query) -> NDArray[np.bool_] | None:
         """Return a mask of the rows that pass all filters; None without filters."""
         dataset = self.facts.dataset
-        parts = [self._between(*bounds) for bounds in query.bounds]
+        values = [(self._numbers(name), low, high) for name, low, high in query.bounds]
+        parts = [(numbers >= low) & (numbers <= high) for numbers, low, high in values]
         if query.search:
             parts.append(self._searched(query.search))
         if query.of_class is not None:
@@ -109,10 +110,6 @@ class Index:
         if query.decision is not None:
             parts.append(self.facts.decided.outcome == OUTCOMES.index(query.decision))
         return np.logical_and.reduce(parts) if parts else None
-
-    def _between(self, name: str, low: float, high: float) -> NDArray[np.bool_]:
-        values = self._numbers(name)
-        return (values >= low) & (values <= high)
 
     def _read_numbers(self, name: str) -> NDArray[Any]:
         """Read a numeric column as float64, NaN if not finite."""

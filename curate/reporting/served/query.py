@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from urllib.parse import parse_qsl
 
-from curate.policies.outcomes import OUTCOMES
+from curate.policies.decided import OUTCOMES
 
 MOST_ROWS, ROWS = 1000, 100  # maximal and default rows of an answer
 MOST_FIELDS, MOST_LETTERS = 60, 1000  # of a query, and of one value

@@ -13,8 +13,7 @@ import pyarrow as pa
 from curate.rounds.files.sealed import ChangedError, LabelFile, read_label_file, read_sealed
 from curate.rounds.files.settings import CONFIG, KIND, RoundSettings
 from curate.rounds.files.votes import RoundVotes
-from curate.rounds.measures.lift import PairLift
-from curate.rounds.measures.measured import ModelQuality
+from curate.rounds.measures.lift import ModelQuality, PairLift
 from curate.tables.table import open_table
 from curate.tables.typed_json import from_json
 from scoring.atomic import place_errors

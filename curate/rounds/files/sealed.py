@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from curate.rounds.files.votes import Vote
 from curate.tables.table import open_table
-from curate.tables.writer import TableWriter
+from curate.tables.writer import write_table
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 
@@ -112,8 +112,7 @@ def write_labels(path: Path, votes: Sequence[Vote], source: dict[str, Any], pare
     rows = [(vote.key, vote.label, vote.annotator, vote.labelled_at) for vote in votes]
     columns = {name: [row[place] for row in rows] for place, name in enumerate(SCHEMA.names)}
     metadata = {"kind": KIND, "source": source, "parent": parent, "content": content}
-    with TableWriter(path, SCHEMA, metadata) as writer:
-        writer.write(pa.table(columns, schema=SCHEMA))
+    write_table(path, pa.table(columns, schema=SCHEMA), metadata)
     return LabelFile(path, tuple(votes), source, parent, content)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from curate.probes.accuracy import Accuracy
 from curate.rounds.measures.lift import LEAST_CONTROL, LEAST_HELD_OUT, Anytime, PairLift, anytime_accuracy
-from curate.statistics.anytime import fewest_rows, level_of_look
+from curate.statistics.paired import fewest_rows, level_of_look
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -63,10 +63,6 @@ class StopRule:
                 f"{_EXAMPLE}"
             )
         return cls(measure.lower(), sign in (">=", "≥"), bound)
-
-    def shown_by(self, interval: Anytime) -> bool:
-        """Return whether the whole interval satisfies the bound."""
-        return interval.low >= self.bound if self.at_least else interval.high <= self.bound
 
 
 def parse_rules(texts: Iterable[str]) -> tuple[StopRule, ...]:
@@ -132,9 +128,10 @@ def check_rule(
 
 
 def _checked(rule: StopRule, interval: Anytime, n: int, value: float, needed: int | None = None) -> RuleCheck:
-    reached, ends = rule.shown_by(interval), (interval.low, interval.high)
+    low, high = interval.low, interval.high
+    reached = low >= rule.bound if rule.at_least else high <= rule.bound  # the whole interval
     why: Why = "shown" if reached else "not yet"
-    return RuleCheck(str(rule), reached, why, rule.measure, n, value, *ends, None if reached else needed)
+    return RuleCheck(str(rule), reached, why, rule.measure, n, value, low, high, None if reached else needed)
 
 
 def needed_at_best(rule: StopRule, look: int, confidence: float) -> int:

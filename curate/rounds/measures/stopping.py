@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curate.rounds.measures.measured import ModelQuality
+from curate.rounds.measures.lift import ModelQuality
 
 STABLE = 0.99  # kappa of successive models at which predictions count as stable
 WINDOW = 3  # number of consecutive stable rounds

@@ -16,8 +16,7 @@ from curate.probes.probabilities import Labelled
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
 from curate.rounds.files.settings import RoundSettings
 from curate.rounds.state.model import fit_probe
-from curate.rounds.state.pool import Places, TableRows, signals_of
-from curate.rounds.state.standing import RoundRows
+from curate.rounds.state.standing import Places, RoundRows, TableRows, signals_of
 from scoring.errors import InputError
 
 FIRST = "auto"  # strategy of the first batch, if the strategy needs labels

@@ -7,10 +7,17 @@ from curate.probes.accuracy import accuracy, entropy_share, fit
 from curate.probes.linear import FeatureScale, Probe, spread_of
 from curate.rounds.files.folder import CONTROL, STOP, STRATEGY, Folder
 from curate.rounds.files.settings import RoundSettings
-from curate.rounds.measures.lift import Arms, PairLift, anytime_accuracy, pair_lift
-from curate.rounds.measures.measured import ModelQuality, compared, coverage, sample_of
-from curate.rounds.state.pool import Places, TableRows
-from curate.rounds.state.standing import RoundRows, rows_of_arm
+from curate.rounds.measures.lift import (
+    Arms,
+    ModelQuality,
+    PairLift,
+    anytime_accuracy,
+    compared,
+    coverage,
+    pair_lift,
+    sample_of,
+)
+from curate.rounds.state.standing import Places, RoundRows, TableRows, rows_of_arm
 
 
 def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> FeatureScale | None:

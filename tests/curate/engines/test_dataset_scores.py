@@ -11,7 +11,7 @@ from curate.engines import full_run as engine
 from curate.engines.score import score
 from curate.fitting.fit import fit
 from curate.policies.filter.policy import filter
-from curate.tables.signals import default_column
+from curate.tables.needs import default_column
 from curate.tables.table import open_table
 from scoring.relative.columns import AMBIGUOUS, COLUMNS, COPIES, FITTED, JUNK, LOCAL, NEIGHBOUR, PER_IMAGE, UNLIKE
 from scoring.relative.model import DatasetFit

@@ -17,7 +17,7 @@ import curate
 from curate.cli import app
 from curate.fitting.fit import fit
 from curate.fitting.verify import verify_fit
-from curate.tables.signals import default_column
+from curate.tables.needs import default_column
 from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
 from scoring.checkpoint import read_checkpoint, read_header, write_checkpoint

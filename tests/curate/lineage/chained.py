@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 import curate
 from curate.policies.filter.amounts import KeepTop
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.tables.table import embedding_field
 
 N = 40

@@ -139,8 +139,7 @@ def test_why_is_found_whatever_the_order_against_a_slow_restatement(made):
 
 
 def diff_rows_links(receipt):
-    from curate.policies.chain import links
-    from curate.policies.moved import Searched
+    from curate.policies.chain import Searched, links
 
     return links(receipt, Searched(receipt.parent))
 

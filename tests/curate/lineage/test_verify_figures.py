@@ -13,7 +13,7 @@ import curate
 from curate.commands.verify import lines_of
 from curate.manifest.store_path import sha256_of
 from curate.policies.filter.amounts import KeepTop
-from curate.policies.filter.bounds import Minimum
+from curate.policies.filter.named import Minimum
 from curate.rounds.init import round_init
 from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds

@@ -11,7 +11,7 @@ from choosing import table
 from commandline import run
 
 import curate.manifest.file_set
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 
 pytestmark = pytest.mark.usefixtures("few_copies")
 STEPS = """

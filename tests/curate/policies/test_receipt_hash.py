@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from curate.policies.filter.policy import filter
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.policies.verify import verify
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError

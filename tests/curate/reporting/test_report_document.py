@@ -14,7 +14,7 @@ from PIL import Image
 from scipy.stats import spearmanr
 
 from curate.reporting import galleries
-from curate.reporting.dataset import read_dataset
+from curate.reporting.columns import read_dataset
 from curate.reporting.document import FactsRequest, gather, listed
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import curate
 from curate.cli import app
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.reporting.document import FactsRequest, gather
 from curate.tables.table import open_table
 from scoring.errors import InputError

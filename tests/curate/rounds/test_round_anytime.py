@@ -21,8 +21,7 @@ from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refu
 from curate.rounds.next import round_next
 from curate.rounds.verify import verify_rounds
 from curate.simulation.plot import folder_curves, round_plot
-from curate.statistics.anytime import level_of_look
-from curate.statistics.paired import paired_interval
+from curate.statistics.paired import level_of_look, paired_interval
 from scoring.errors import InputError
 from scoring.metrics.proportions import clopper_pearson
 

@@ -18,8 +18,7 @@ from curate.rounds.import_labels import round_import
 from curate.rounds.init import round_init
 from curate.rounds.next import round_next
 from curate.rounds.state.batch import pick_batch
-from curate.rounds.state.pool import read_table
-from curate.rounds.state.standing import progress_of, standing_of
+from curate.rounds.state.standing import progress_of, read_table, standing_of
 from scoring.errors import InputError
 
 

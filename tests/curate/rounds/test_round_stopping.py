@@ -8,12 +8,14 @@ import pytest
 from curate.commands.status import lift_words
 from curate.probes.accuracy import Accuracy, entropy_share
 from curate.probes.probabilities import Labelled
-from curate.rounds.measures.lift import Arms, anytime_accuracy, arm_lift
-from curate.rounds.measures.measured import (
+from curate.rounds.measures.lift import (
     REACHED,
+    Arms,
     ModelAgreement,
     ModelQuality,
     PoolCoverage,
+    anytime_accuracy,
+    arm_lift,
     cohen_kappa,
     compared,
     coverage,

@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from curate.statistics.anytime import LOOKS, fewest_rows, level_of_look
-from curate.statistics.paired import paired_interval, tail
+from curate.statistics.paired import LOOKS, fewest_rows, level_of_look, paired_interval, tail
 from scoring.metrics.proportions import clopper_pearson
 
 N_RUNS, N_ROWS, N_LOOKS = 2_000, 200, 15

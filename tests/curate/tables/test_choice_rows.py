@@ -8,9 +8,8 @@ from curate.policies.select.prepare import prepare
 from curate.policies.select.request import SelectRequest
 from curate.probes.probabilities import Labelled, codes_of
 from curate.tables.digests import tie_breaks
-from curate.tables.needs import EMBEDDINGS, Needs
+from curate.tables.needs import EMBEDDINGS, Needs, Signal, Signals, signal
 from curate.tables.rows import read_rows
-from curate.tables.signals import Signal, Signals, signal
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

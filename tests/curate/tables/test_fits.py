@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.tables.fits import fitted_apart
+from curate.tables.provenance import fitted_apart
 from curate.tables.table import open_table
 
 

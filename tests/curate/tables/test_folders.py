@@ -8,7 +8,7 @@ import pytest
 import curate
 from curate.manifest.folder import folder_label
 from curate.manifest.names import key_of
-from curate.tables.folders import folders_of
+from curate.tables.moved import folders_of
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from curate.tables import in_order as module
-from curate.tables.in_order import in_order
+from curate.tables import images as module
+from curate.tables.images import in_order
 
 
 def test_results_come_in_order_and_things_are_taken_as_they_are_needed():

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.tables.known import MOST_VOTES, read_votes
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
-from curate.tables.votes import MOST_VOTES, read_votes
 from scoring.errors import InputError
 
 ROWS = [("b", "dog", "ann"), ("a", "cat", "ann"), ("b", "cat", "bob"), ("c", "", "bob"), ("b", "dog", "eve")]

@@ -18,8 +18,8 @@ from curate.policies.dedup.grouping.loss import LOSSLESS, has_format
 from curate.policies.dedup.grouping.stars import NOBODY, Stars
 from curate.tables.copies import first_equal
 from curate.tables.rows import Rows
+from curate.tables.signatures import Thumbnails
 from curate.tables.table import Table
-from curate.tables.thumbnails import Thumbnails
 from scoring.images.geometry import orient
 from scoring.images.signature import ORIENTATIONS, SignatureView
 from scoring.images.thumbnail import COPY, OTHER, SIDE, WIDTH, differences, local_change

@@ -17,9 +17,8 @@ from curate.policies.dedup.options import KEEP as DEFAULT
 from curate.tables.copies import first_equal
 from curate.tables.digests import is_text, plain
 from curate.tables.keys import keys_at
-from curate.tables.needs import SHA256
+from curate.tables.needs import SHA256, default_column, kappa_of
 from curate.tables.rows import Rows
-from curate.tables.signals import default_column, kappa_of
 from curate.tables.table import Table
 from scoring.errors import InputError
 from scoring.lookup import closest

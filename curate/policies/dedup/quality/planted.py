@@ -12,8 +12,7 @@ from PIL import Image
 from curate.columns import KEY, URI
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import start_shard
-from curate.tables.images import Encoded, Images
-from curate.tables.in_order import in_order
+from curate.tables.images import Encoded, Images, in_order
 from scoring.edits import edited, shrunk
 from scoring.errors import InputError
 from scoring.images import DecodedImage, DecodeError, decode, decode_rgb

@@ -8,7 +8,7 @@ from runs import SMALL
 from curate.engines.adding.fits import frozen_fit, judged
 from curate.engines.score import score
 from curate.fitting.fit import fit
-from curate.tables.fits import fitted_apart
+from curate.tables.provenance import fitted_apart
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

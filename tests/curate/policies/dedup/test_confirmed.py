@@ -17,9 +17,8 @@ from runs import SMALL
 
 import curate
 from curate.policies.dedup.grouping import confirmed
-from curate.tables.signatures import signature_array
+from curate.tables.signatures import Thumbnails, signature_array, thumbnail_array
 from curate.tables.table import open_table
-from curate.tables.thumbnails import Thumbnails, thumbnail_array
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 

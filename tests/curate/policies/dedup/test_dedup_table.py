@@ -16,7 +16,7 @@ import curate
 from curate.commands.verify import lines_of
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.policies.verify import verify
 from curate.tables.keys import key_ranks
 from curate.tables.needs import Needs

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 from made import write_table
 
+from curate.policies.decided import KEEP
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.grouping.keep import DEFAULT, keep_order, parse_keep, preferred_rows
 from curate.policies.dedup.request import DedupRequest
-from curate.policies.outcomes import KEEP
 from curate.tables.keys import key_ranks
 from curate.tables.needs import Needs
 from curate.tables.rows import read_rows

@@ -13,7 +13,7 @@ import curate
 from curate.commands.filter import filter_notes
 from curate.commands.verify import lines_of
 from curate.policies.filter.amounts import DropBottom, KeepTop
-from curate.policies.filter.bounds import Maximum, Minimum, Where
+from curate.policies.filter.named import Maximum, Minimum, Where
 from curate.policies.verify import verify
 from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter

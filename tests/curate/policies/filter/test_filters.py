@@ -12,10 +12,10 @@ import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from curate.policies.decided import DROP, FAILED, KEEP, UNDECIDED
 from curate.policies.filter.amounts import DropBottom, KeepTop
-from curate.policies.filter.bounds import Maximum, Minimum, Where
+from curate.policies.filter.named import Maximum, Minimum, Where
 from curate.policies.filter.rules import decide, rule_from_json
-from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
 from curate.tables.needs import Needs

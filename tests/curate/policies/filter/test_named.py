@@ -10,7 +10,7 @@ import pytest
 from commandline import run
 
 import curate
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.policies.verify import verify
 from scoring.errors import InputError
 

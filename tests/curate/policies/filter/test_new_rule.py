@@ -274,10 +274,10 @@ def test_a_rule_that_does_not_judge_each_row_is_refused_in_one_line(folder):
     said_of = {  # what is typed -> words of the message
         "short": "keep .* got shape (2,) of bool",
         "whole": "keep .* got shape (10,) of int64",
-        "silent": "a Ruling .* got None",
+        "silent": "Ruling, got NoneType",
         "terse": "each of 10 rows, got 1",
         "nulls": "a reason .* nulls",
-        "absent": "as a Rule, got NoneType",
+        "absent": "Rule, got NoneType",
         "noted": "notes .* got 'text'",
         "needless": "Needs, got NoneType",
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curate.policies.filter import ranked
-from curate.policies.filter.words import _ends
+from curate.policies.filter.rules import _ends
 from curate.tables import keys
 
 

@@ -4,10 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.policies.filter.rules import decide
+from curate.policies.decided import DROP, FAILED, KEEP, UNDECIDED
+from curate.policies.filter.rules import DecisionWords, decide
 from curate.policies.filter.table import RULES
-from curate.policies.filter.words import DecisionWords
-from curate.policies.outcomes import DROP, FAILED, KEEP, UNDECIDED
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Codes, Numbers, Rows
 

@@ -9,7 +9,7 @@ from choosing import columns_of, csv, write
 
 import curate
 from curate.commands.verify import lines_of
-from curate.policies.seal import sealed
+from curate.policies.receipts import sealed
 from curate.policies.verify import verify
 
 

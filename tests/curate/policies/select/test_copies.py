@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.policies.dedup.finders.table import FINDERS
-from curate.policies.select.copies import ALIKE, find_picked_copies
-from curate.policies.select.policy import select
+from curate.policies.select.policy import ALIKE, find_picked_copies, select
 from curate.tables.table import open_table
 
 
@@ -73,7 +72,7 @@ def test_equal_files_count_though_they_have_no_signature_and_flat_ones_are_not_a
 def test_nothing_is_said_where_the_table_tells_nothing(table, tmp_path, monkeypatch):
     pq.write_table(table.read(["key", "embedding"]), tmp_path / "bare.parquet")
     assert find_picked_copies(open_table(tmp_path / "bare.parquet"), rows(0, 1), rows()) is None
-    monkeypatch.setattr("curate.policies.select.copies.MOST", 2)
+    monkeypatch.setattr("curate.policies.select.policy.MOST", 2)
     assert find_picked_copies(table, rows(0, 1, 2), rows()) is None
 
 
