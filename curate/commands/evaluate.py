@@ -1,6 +1,5 @@
 """``curate evaluate``: the quality of score columns."""
 
-import os
 from dataclasses import replace
 
 from curate.commands import options
@@ -36,7 +35,6 @@ def run(
         curate evaluate scores.parquet --against other.parquet
         curate evaluate scores.parquet --subset kept.parquet --label label --group camera
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # waiting threads must not spin on cores that others need
     from curate.evaluation.run import run_evaluate
     from scoring.errors import InputError
 

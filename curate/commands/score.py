@@ -1,6 +1,5 @@
 """``curate score``: an embedding and a certainty for every image."""
 
-import os
 import shlex
 from dataclasses import asdict, replace
 from typing import Any
@@ -37,9 +36,6 @@ def run(
         curate score photos/ --model timm:convnext_nano.in12k_ft_in1k -o scores.parquet
         curate score /nfs/photos -o /nfs/scores --engine ray:auto --num-gpus 1
     """
-    # Waiting model threads must sleep, since decoding threads need the cores: a quarter faster
-    # on two cores. Read once, when torch loads its OpenMP.
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from curate.engines.score import run_score
     from scoring.errors import InputError
 

@@ -1,6 +1,5 @@
 """``curate selftest``: whether scores mean what they claim, on the user's own images."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +37,6 @@ def run(
         curate selftest photos/ --label-from-folder
         curate selftest scores.parquet --column unc_fitted --change blur --change darkness
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # waiting threads must not spin on cores that others need
     from curate.selftests.run import run_selftest
     from curate.sheets.style import check_chart, save_chart
 

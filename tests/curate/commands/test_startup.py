@@ -129,3 +129,12 @@ def test_other_libraries_find_pandas():
     code += "import importlib.util\nprint(importlib.util.find_spec('pandas') is not None)"
     plain = "import importlib.util\nprint(importlib.util.find_spec('pandas') is not None)"
     assert run(code).stdout == run(plain).stdout
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "1"), ("3", "3")])
+def test_numpy_has_one_thread_on_any_number_of_cores_unless_the_user_sets_more(monkeypatch, given, used):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    threads = "print('threads', __import__('os').environ['OPENBLAS_NUM_THREADS'])"
+    assert f"threads {used}\n" in run(RUN.format(heavy=()) + threads, "--version").stdout
