@@ -127,16 +127,20 @@ class Confirmation:
     def _differ(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
         """Return which linked rows are not confirmed by their local changes, shape (P,).
 
-        By a strict threshold, in large groups, and of files without loss, each row must be. In smaller groups, versions
-        of a photograph may differ in a part: only those of a drawing, or of which most differ clearly, are others.
+        By a strict threshold, in large groups, of files without loss, and if most rows are not, each row must be. In
+        smaller groups, versions of a photograph may differ in a part: only those of a drawing, or of which most differ
+        clearly, are others.
         """
         owner, wrong, clear = stars.owner[rows], ~(changes <= COPY), changes > OTHER
         size, strange, unlike = (np.bincount(owner, some)[owner] for some in (None, wrong, clear))
         checked = self._checked(stars, rows, changes, side)
         wrong |= (size >= LARGE) & (2 * strange > size) & ~(changes <= STRICT)
-        exact = has_format(side, LOSSLESS)[owner] & has_format(self.rows, LOSSLESS)[rows] & ~np.isnan(changes)
+        exact = has_format(side, LOSSLESS)[owner] & has_format(self.rows, LOSSLESS)[rows]
+        exact |= 2 * (changes > COPY).sum() > max(len(rows), CHECKED)  # as in slices of a volume
         drawn = drawings(side, owner) | drawings(self.rows, rows)
-        return (wrong & (checked | exact)) | (clear & (drawn | ((size >= FEW) & (2 * unlike > size))))
+        return (wrong & (checked | (exact & ~np.isnan(changes)))) | (
+            clear & (drawn | ((size >= FEW) & (2 * unlike > size)))
+        )
 
     def _checked(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
         """Return which linked rows may be known to differ: in large groups, by strict thresholds, of drawings."""

@@ -26,8 +26,8 @@ STRICT = {"bytes": None, "signature": 0.99}
 NUMBERS = ("AB 1234", "KX 7650", "ZT 0388", "QR 9417", "LM 2206", "DC 5871")
 
 
-def plate(text):
-    coarse = np.random.default_rng(3).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+def plate(text, scene=3):
+    coarse = np.random.default_rng(scene).integers(0, 256, (9, 12, 3), dtype=np.uint8)
     image = Image.fromarray(coarse).resize((320, 240), Image.Resampling.BICUBIC)
     pen = ImageDraw.Draw(image)
     pen.rectangle((100, 160, 220, 190), fill="white")
@@ -87,6 +87,18 @@ def test_small_groups_keep_images_of_a_template_and_not_versions_of_a_photograph
     versions["other number.jpg"] = (plate(NUMBERS[1]), 60)
     result = curate.dedup(table_of(tmp_path / "v.parquet", versions), tmp_path / "w.parquet")
     assert result.kept == 1
+
+
+def test_pairs_of_a_template_wait_where_they_are_the_most_and_versions_of_photographs_go(tmp_path):
+    """Six scenes with two numbers each, as two slices of a volume; then with seven copies, which are the most."""
+    images = {f"{scene} {text}.jpg": (plate(text, scene), 90) for scene in range(6) for text in NUMBERS[:2]}
+    result = curate.dedup(table_of(tmp_path / "s.parquet", images), tmp_path / "u.parquet")
+    assert (result.dropped, result.to_review) == (0, 6)
+    assert curate.verify(result.receipt).identical
+    for scene in range(10, 17):
+        images |= {f"{scene} {quality}.jpg": (plate(NUMBERS[2], scene), quality) for quality in (60, 90)}
+    result = curate.dedup(table_of(tmp_path / "t.parquet", images), tmp_path / "v.parquet")
+    assert (result.dropped, result.to_review) == (6 + 7, 0)
 
 
 def test_a_mirrored_copy_is_confirmed_in_its_view(tmp_path):
