@@ -86,7 +86,7 @@ def measure_facts(folder: Path, rows: int, width: int) -> None:
 
 def measure_view(table: Path) -> None:
     """Seconds of pages of 100 rows from a table that is served."""
-    from curate.reporting.served.query import Query
+    from curate.reporting.served.index import Query
     from curate.reviewing.serve import review
 
     began = time.perf_counter()

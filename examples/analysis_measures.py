@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.probes.linear import LinearProbe, fit_linear_probe
+from curate.statistics.calibrators import logistic_regression
 from curate.statistics.degradations import AUGMENTATIONS, WORSE, Change, resize
-from curate.statistics.logistic import logistic_regression
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import permutation_test_linear
 from scoring.model import ScoringModel

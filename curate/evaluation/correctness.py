@@ -23,7 +23,7 @@ from curate.evaluation.measures import (
 )
 from curate.evaluation.protocol import VOTERS
 from curate.evaluation.ranked import SHAPES, at_random, ranked
-from curate.statistics.logistic import LogisticFit, logistic_regression, newton_step, newton_terms
+from curate.statistics.calibrators import LogisticFit, logistic_regression, newton_step, newton_terms
 from curate.statistics.retrieval import adjusted_rand_index, normalized_mutual_information
 from curate.statistics.weighted import RankOrder, harmonic_sums, least_aurc, weighted_sums
 from scoring.metrics.classifier import cross_validate

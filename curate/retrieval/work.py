@@ -12,8 +12,8 @@ from curate.retrieval import regions
 from curate.retrieval.options import RetrieveOptions
 from curate.retrieval.queries import Queries
 from curate.retrieval.results import ALONE, ANSWERED, FAILED, REJECTED, UNDECIDED, Retrieval
+from curate.tables.amount import exact_number
 from curate.tables.needs import Signal
-from curate.tables.number_texts import exact_number
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS

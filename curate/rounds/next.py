@@ -22,8 +22,16 @@ from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.measures.lift import PairLift
 from curate.rounds.options import RoundNextOptions
 from curate.rounds.state.batch import BatchRows, derive
-from curate.rounds.state.model import lift_of, measure
-from curate.rounds.state.standing import LabelProgress, RoundRows, TableRows, progress_of, standing_of, table_of
+from curate.rounds.state.standing import (
+    LabelProgress,
+    RoundRows,
+    TableRows,
+    lift_of,
+    measure,
+    progress_of,
+    standing_of,
+    table_of,
+)
 from curate.tables.images import images_by_key
 from curate.tables.provenance import reading_of
 from curate.tables.writer import write_table

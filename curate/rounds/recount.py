@@ -7,8 +7,7 @@ from curate.probes.accuracy import accuracy
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.measures.lift import Anytime, anytime_accuracy, anytime_difference
-from curate.rounds.state.model import lift_of
-from curate.rounds.state.standing import RoundRows, TableRows
+from curate.rounds.state.standing import RoundRows, TableRows, lift_of
 from scoring.errors import InputError
 
 ROUNDING = 1e-9  # tolerance of interval bounds between machines

@@ -14,8 +14,18 @@ from curate.rounds.measures.lift import ArmLift, ModelQuality, PairLift, arm_lif
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.options import RoundStatusOptions
-from curate.rounds.state.model import arms_of, fit_probe, lift_of, measure
-from curate.rounds.state.standing import LabelProgress, RoundRows, TableRows, progress_of, standing_of, table_of
+from curate.rounds.state.standing import (
+    LabelProgress,
+    RoundRows,
+    TableRows,
+    arms_of,
+    fit_probe,
+    lift_of,
+    measure,
+    progress_of,
+    standing_of,
+    table_of,
+)
 
 N_NAMED = 5
 

@@ -14,8 +14,8 @@ from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedde
 from curate.evaluation.measures import Floats
 from curate.evaluation.squares import central_square
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
+from curate.statistics.calibrators import Rise, rise
 from curate.statistics.degradations import LADDERS, resize
-from curate.statistics.monotone import Rise, rise
 from curate.tables.arrays import quality_values
 from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as resize_square

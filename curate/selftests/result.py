@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from curate.counted import Grid, Printed, counted
 from curate.evaluation.degraded import LAPLACIAN
 from curate.selftests.contract import BROKEN, HOLDS, SAME, SECTIONS, UNSURE, UNTRIED, WORSE, Check
+from curate.statistics.calibrators import mean_bands
 from curate.statistics.degradations import LADDERS
-from curate.statistics.monotone import mean_bands
 from scoring.relative.columns import FITTED
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from curate.rounds.files.folder import open_folder
 from curate.rounds.measures.lift import arm_accuracy
 from curate.rounds.measures.rules import ACCURACY
 from curate.rounds.options import RoundPlotOptions, RoundStatusOptions
-from curate.rounds.state.model import arms_of
-from curate.rounds.state.standing import progress_of, standing_of, table_of
+from curate.rounds.state.standing import arms_of, progress_of, standing_of, table_of
 from curate.rounds.status import run_round_status
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import check_chart, save_chart

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.manifest.contract import NotedOptions
 from curate.manifest.store_path import AnyPath
+from curate.statistics.calibrators import outside_by_chance
 from curate.tables.batches import named_errors, open_parquet
 from curate.tables.table import Table, noted_in
 from scoring.errors import InputError
@@ -223,8 +224,6 @@ class Outside:
 
     def probability(self, fitted: FittedRange) -> float:
         """Return the probability of at least as many rows outside, if these and the judged rows are drawn alike."""
-        from curate.statistics.calibrators import outside_by_chance  # loads torch
-
         return outside_by_chance(fitted.rows, self.rows, self.below + self.above)
 
     def words(self, fitted: FittedRange) -> str:

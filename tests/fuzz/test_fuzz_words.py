@@ -16,7 +16,7 @@ from curate.manifest import remote
 from curate.manifest.memory import read_uri
 from curate.manifest.names import key_of, uri_of
 from curate.manifest.text import guarded, unguarded
-from curate.reporting.served.query import BadQuery, read_query
+from curate.reporting.served.index import BadQuery, read_query
 from curate.tables.where import parse_condition
 from scoring.images.decoding import is_plain
 from scoring.images.jpeg import read_jpeg_header

@@ -16,11 +16,11 @@ from curate.counted import counted
 from curate.policies.decided import KEEP, UNDECIDED
 from curate.policies.filter.rule import Reasons, Rule, RuleArguments, RuleResult, Ruling, ScoreRule
 from curate.policies.reviewed import RULE, VerdictLines, label_changes, with_images
+from curate.tables.amount import exact_number
 from curate.tables.arrays import EXACT_DIGITS
 from curate.tables.digests import text_hashes
 from curate.tables.known import read_known
 from curate.tables.needs import Needs, default_column
-from curate.tables.number_texts import exact_number
 from curate.tables.rows import Rows
 from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.arranged import Expected
-from curate.policies.select import words
+from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, UNDECIDED, decision_rows
 from curate.policies.select.plan import Chosen, choose
 from curate.policies.select.prepare import Ready, prepare
 from curate.policies.select.request import SelectRequest
@@ -22,8 +22,99 @@ from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table
 from scoring.errors import InputError
 
+MEANINGS: dict[str, str] = {
+    "decision": "keep (picked), drop, undecided (a value that the strategy needs is missing) or failed (not scored)",
+    "reason": "the decision in words",
+    "rule": "what decided",
+    "score": "what the pick added, in the strategy's own unit",
+    "threshold": "not used: a selection has no threshold",
+    "margin": "not used: a selection has no threshold",
+    "rank": "place among the picks, from 1",
+    "gain": "what the pick added, in the strategy's own unit",
+}
+SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
+# Reasons of outcomes; codes of ``ChoiceVerdict.why`` other than missing values.
+NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
+
+
+@dataclass(frozen=True)
+class ChoiceVerdict:
+    """The outcomes of N rows of a table, in its order.
+
+    Attributes:
+        why: shape (N,) int8: one of the codes of this module, or ``MISSING`` + n for the n-th of ``reasons``.
+        rank: shape (N,) int64, from 1; 0 if not picked.
+        gain: shape (N,) float64; NaN if not picked.
+        reasons: texts on missing values.
+        strategy: name of the strategy.
+        rules: the deciding rule by code, as typed.
+    """
+
+    why: NDArray[np.int8]
+    rank: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    reasons: tuple[str, ...]
+    strategy: str
+    rules: dict[int, str]
+
+    @property
+    def outcome(self) -> NDArray[np.uint8]:
+        """Codes of ``curate.policies.decided``, shape (N,)."""
+        by_code = np.full(MISSING + len(self.reasons) + 1, DROP, np.uint8)
+        by_code[PICKED], by_code[NOT_SCORED], by_code[MISSING:] = KEEP, FAILED, UNDECIDED
+        return by_code[self.why]
+
+    def dropped_by(self) -> dict[str, int]:
+        """Return the number of unpicked rows by reason, without reasons that no row has."""
+        names = {
+            LABELLED: "labelled already",
+            EXCLUDED: "excluded",
+            GATED: "left out by the gate",
+            NOT_PICKED: "not picked",
+        }
+        counts = np.bincount(self.why, minlength=MISSING).tolist()
+        return {name: counts[code] for code, name in names.items() if counts[code]}
+
+    def undecided_by(self) -> dict[str, int]:
+        """Return the number of rows that lack each required value, by its name."""
+        counts = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
+        return {reason: n for reason, n in zip(self.reasons, counts, strict=True) if n}
+
+    def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
+        """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
+        part = slice(start, start + len(keys))
+        why, rank, gain = self.why[part], self.rank[part], self.gain[part]
+        texts = [
+            f"not among the {int((self.rank > 0).sum()):,} that {self.strategy} picked",
+            "",
+            "labelled already",
+            "excluded",
+            "quality in the lowest share, which the gate excludes",
+            "",
+            *self.reasons,
+        ]
+        reason = np.array(texts, object)[why]
+        picked = np.flatnonzero(why == PICKED)
+        reason[picked] = [
+            f"picked as number {place:,} by {self.strategy} (gain {value:.6g})"
+            for place, value in zip(rank[picked].tolist(), gain[picked].tolist(), strict=True)
+        ]
+        rules = [self.rules.get(code) for code in range(MISSING + len(self.reasons))]
+        gains = pa.array(gain, mask=rank == 0)
+        return decision_rows(
+            SCHEMA,
+            (keys, status, error),
+            self.outcome[part],
+            reason,
+            rule=pa.array(rules, pa.string()).take(pa.array(why)),
+            score=gains,
+            rank=pa.array(rank, mask=rank == 0),
+            gain=gains,
+        )
+
+
 RANK, GAIN, PREDICTED, PROBABILITY, PART = "rank", "gain", "predicted", "probability", "part_"
-MEANINGS = {
+OF_PICKS = {
     RANK: "place among the picks, from 1",
     GAIN: "what the pick added, in the strategy's own unit",
     PREDICTED: "most likely class by the probe",
@@ -49,7 +140,7 @@ class Picked:
     ready: Ready
     rows: Rows
     picks: NDArray[np.int64]
-    verdict: words.ChoiceVerdict
+    verdict: ChoiceVerdict
     files: dict[str, Known]
     notes: list[str]
 
@@ -66,7 +157,7 @@ class Picked:
             best = of_picks.argmax(1) if k else np.zeros(0, np.int64)
             columns[PREDICTED] = pa.array(self.ready.classes, pa.string()).take(pa.array(best))
             columns[PROBABILITY] = pa.array(of_picks.max(1) if k else np.zeros(0, np.float32), pa.float32())
-        meanings = {name: MEANINGS[name] for name in columns}
+        meanings = {name: OF_PICKS[name] for name in columns}
         for part, values in self.chosen.parts.items():
             name = PART + part.replace("-", "_")
             columns[name] = pa.array(values.astype(np.float64))
@@ -179,16 +270,16 @@ def _refuse_budget(
 
 def _verdict(
     request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
-) -> words.ChoiceVerdict:
+) -> ChoiceVerdict:
     """Return the outcome of every row, in the order of the table."""
-    why = np.full(len(rows), words.NOT_PICKED, np.int8)
-    why[ready.why >= 0] = words.MISSING + ready.why[ready.why >= 0]
-    why[excluded] = words.EXCLUDED
-    why[labelled.rows] = words.LABELLED
-    why[~rows.ok] = words.NOT_SCORED
-    why[ready.table_row[chosen.gated]] = words.GATED
+    why = np.full(len(rows), NOT_PICKED, np.int8)
+    why[ready.why >= 0] = MISSING + ready.why[ready.why >= 0]
+    why[excluded] = EXCLUDED
+    why[labelled.rows] = LABELLED
+    why[~rows.ok] = NOT_SCORED
+    why[ready.table_row[chosen.gated]] = GATED
     at = ready.table_row[chosen.rows]
-    why[at] = words.PICKED
+    why[at] = PICKED
     rank = rows.in_table(np.arange(1, len(at) + 1), at)
     gain = rows.in_table(chosen.gains.astype(np.float64), at, np.nan)
     by_strategy = f"--strategy {request.strategy} --budget {request.budget}"
@@ -199,11 +290,11 @@ def _verdict(
     )
     gate = "--noise-guard" if request.noise_guard else f"--gate {chosen.least:g}"
     rules = {
-        words.NOT_PICKED: by_strategy,
-        words.PICKED: by_strategy,
-        words.LABELLED: labels,
-        words.EXCLUDED: f"--exclude {request.exclude}",
-        words.GATED: gate,
-        **{words.MISSING + number: by_strategy for number in range(len(ready.reasons))},
+        NOT_PICKED: by_strategy,
+        PICKED: by_strategy,
+        LABELLED: labels,
+        EXCLUDED: f"--exclude {request.exclude}",
+        GATED: gate,
+        **{MISSING + number: by_strategy for number in range(len(ready.reasons))},
     }
-    return words.ChoiceVerdict(rows.in_table(why), rank, gain, ready.reasons, request.strategy, rules)
+    return ChoiceVerdict(rows.in_table(why), rank, gain, ready.reasons, request.strategy, rules)

@@ -19,10 +19,9 @@ from curate.policies.contract import apply
 from curate.policies.decided import Decided, Result
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.outputs import Files
-from curate.policies.select.decide import Picked, pick
+from curate.policies.select.decide import MEANINGS, SCHEMA, Picked, pick
 from curate.policies.select.options import SelectOptions
 from curate.policies.select.request import SelectRequest, settings_of
-from curate.policies.select.words import MEANINGS, SCHEMA
 from curate.selectors.picking import ReportPicks
 from curate.tables.amount import Amount
 from curate.tables.copies import first_equal

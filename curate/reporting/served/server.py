@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from curate.policies.receipts import FileState, state_of
 from curate.reporting.served.images import RowImages
-from curate.reporting.served.index import Index
-from curate.reporting.served.query import BadQuery, read_query
+from curate.reporting.served.index import BadQuery, Index, read_query
 from curate.reporting.thumbs import TYPE
 from curate.version import __version__
 from scoring.errors import InputError

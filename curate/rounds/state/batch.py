@@ -15,8 +15,7 @@ from curate.probes.linear import Probe
 from curate.probes.probabilities import Labelled
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
 from curate.rounds.files.settings import RoundSettings
-from curate.rounds.state.model import fit_probe
-from curate.rounds.state.standing import Places, RoundRows, TableRows, signals_of
+from curate.rounds.state.standing import Places, RoundRows, TableRows, fit_probe, signals_of
 from scoring.errors import InputError
 
 FIRST = "auto"  # strategy of the first batch, if the strategy needs labels

@@ -19,7 +19,7 @@ from browsed import N, get, rows, view
 from PIL import Image
 
 from curate.reporting.served import images as images_module
-from curate.reporting.served.query import Query
+from curate.reporting.served.index import Query
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -19,8 +19,8 @@ from curate.selftests import corruption, invariance
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.selftests.invariance import WAYS, Way, of_source, of_table, unchanged
 from curate.selftests.run import selftest
+from curate.statistics.calibrators import rise
 from curate.statistics.degradations import LADDERS
-from curate.statistics.monotone import rise
 from scoring.images import Preprocessing
 
 pytestmark = pytest.mark.usefixtures("few_copies")

@@ -11,8 +11,8 @@ import sklearn.linear_model
 import torch
 from PIL import Image
 
-from curate.statistics import degradations, logistic
-from curate.statistics.logistic import newton_step, newton_terms
+from curate.statistics import calibrators, degradations
+from curate.statistics.calibrators import newton_step, newton_terms
 from scoring.metrics import classifier, ranking, resampling
 
 
@@ -35,7 +35,7 @@ def test_permutation_p_is_the_share_of_all_orders_that_reach_the_score():
 def test_the_product_test_orders_shuffles_as_logistic_coefficients_do():
     x, y = related(0, n=40)
     by_fit = resampling.permutation_test(
-        lambda t: np.array([logistic.logistic_regression(x, t).coefficient]), y, repeats=60
+        lambda t: np.array([calibrators.logistic_regression(x, t).coefficient]), y, repeats=60
     )
     assert resampling.permutation_test_linear(x, y, repeats=60)[0] == pytest.approx(by_fit[0], abs=1e-12)
 
@@ -52,7 +52,7 @@ def test_unrelated_scores_have_even_p_values_and_related_ones_small():
 
 def test_logistic_fit_is_the_maximum_likelihood_of_scikit_learn():
     x, y = related(2)
-    fit = logistic.logistic_regression(x, y)
+    fit = calibrators.logistic_regression(x, y)
     other = sklearn.linear_model.LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(x[:, None], y)
     assert fit.coefficient == pytest.approx(other.coef_[0, 0], rel=1e-4)
     assert fit.intercept == pytest.approx(other.intercept_[0], rel=1e-4)
@@ -68,7 +68,7 @@ def test_a_score_with_heavy_tails_is_fitted_where_full_newton_steps_would_not_ar
     generator = np.random.default_rng(seed)
     x = np.exp(3 * generator.normal(size=200))
     y = (generator.random(200) < 0.97) ^ (x > np.quantile(x, 0.97))
-    fit = logistic.logistic_regression(x, y)
+    fit = calibrators.logistic_regression(x, y)
     assert fit.converged
     rest = y - 1 / (1 + np.exp(-fit.intercept - fit.coefficient * x))
     assert rest.sum() == pytest.approx(0, abs=1e-6)  # the equations of the maximum
@@ -77,20 +77,20 @@ def test_a_score_with_heavy_tails_is_fitted_where_full_newton_steps_would_not_ar
 
 @pytest.mark.parametrize("y", [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
 def test_a_fit_without_a_finite_answer_says_so(y):
-    fit = logistic.logistic_regression(np.array([1.0, 2, 3, 4]), np.array(y, bool))
+    fit = calibrators.logistic_regression(np.array([1.0, 2, 3, 4]), np.array(y, bool))
     assert not fit.converged
     assert np.isnan(fit.coefficient)
 
 
 def test_one_newton_step_is_near_the_fit_of_a_resample():
     x, y = related(3, n=4000)
-    fit = logistic.logistic_regression(x, y)
+    fit = calibrators.logistic_regression(x, y)
     terms = newton_terms(x, y, fit)
     generator = np.random.default_rng(0)
     for _ in range(5):
         rows = generator.integers(0, 4000, 4000)
         step = newton_step(fit, np.bincount(rows, minlength=4000) @ terms)
-        full = logistic.logistic_regression(x[rows], y[rows]).coefficient
+        full = calibrators.logistic_regression(x[rows], y[rows]).coefficient
         assert abs(step - full) < 0.15 * fit.error
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from curate.statistics.monotone import mean_bands, mean_change, rise
+from curate.statistics.calibrators import mean_bands, mean_change, rise
 
 
 def test_the_mean_change_has_the_normal_interval_of_scipy():
