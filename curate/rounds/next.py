@@ -147,7 +147,7 @@ def _write(
 def _state(
     folder: Folder, scored: TableRows, progress: LabelProgress, standing: RoundRows, picked: BatchRows, number: int
 ) -> dict[str, Any]:
-    counted = {arm: picked.count(arm) for arm in (STRATEGY, CONTROL, HELD_OUT)}
+    counted = {arm: picked.arm.count(arm) for arm in (STRATEGY, CONTROL, HELD_OUT)}
     gains = picked.gain[np.isfinite(picked.gain)]
     return {
         "kind": "round",

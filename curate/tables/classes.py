@@ -66,8 +66,12 @@ def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
             rows[name] = rows.get(name, 0) + len(values) - values.null_count
             new = plain(pc.unique(values))
             seen[name] = pc.unique(pa.concat_arrays([seen[name], new])) if name in seen else new
-            if len(seen[name]) > (MOST_LABELS if name == LABEL else MOST_CLASSES) or not _may_be_classes(seen[name]):
-                gone.add(name)
+            values = seen[name]
+            if pa.types.is_floating(values.type):  # classes only if they are integers
+                numbers = values.cast(pa.float64()).drop_null()
+                are_integers = pc.or_(pc.is_nan(numbers), pc.equal(numbers, pc.trunc(numbers)))
+                gone |= {name} if pc.all(are_integers).as_py() is False else set()
+            gone |= {name} if len(values) > (MOST_LABELS if name == LABEL else MOST_CLASSES) else set()
     lists: ClassLists = {}
     room = MOST_NAMES
     for name in (name for name in seen if name not in gone):
@@ -77,14 +81,6 @@ def lists_from_values(pieces: Iterable[pa.Table]) -> ClassLists:
             lists[name] = names
             room -= 0 if name == LABEL else len(names)
     return lists
-
-
-def _may_be_classes(values: pa.Array) -> bool:
-    """Return whether values can be classes: floats only if they are integers."""
-    if not pa.types.is_floating(values.type):
-        return True
-    numbers = values.cast(pa.float64()).drop_null()
-    return bool(pc.all(pc.or_(pc.is_nan(numbers), pc.equal(numbers, pc.trunc(numbers)))).as_py() in (True, None))
 
 
 def refuse_measured(column: str, values: Iterable[object], rows: int, path: object) -> None:

@@ -129,7 +129,12 @@ class Images:
         if source is not None:
             self._manifest = open_manifest(source, options or SourceOptions())
             self._place = _places(self._manifest, keys)
-            _refuse_absent(source, keys, self._place, partial=partial)
+            absent = [key for key in keys if key not in self._place]
+            if absent and (not partial or len(absent) == len(keys)):
+                raise InputError(
+                    f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(keys):,} "
+                    "are missing); pass what was scored, or a table with the keys in a column named key"
+                )
         elif not partial and len(self._uri) < len(self.key):
             raise InputError(
                 f"{name} holds no path to {len(self.key) - len(self._uri):,} of {len(self.key):,} images; "
@@ -277,15 +282,6 @@ def _places(manifest: Manifest, keys: Sequence[str]) -> dict[str, int]:
         inside = pc.is_in(source_keys, value_set=key_set).to_numpy(zero_copy_only=False)
         place.update({source_keys[row].as_py(): start + row for row in np.flatnonzero(inside).tolist()})
     return place
-
-
-def _refuse_absent(source: str, keys: Sequence[str], place: dict[str, int], *, partial: bool) -> None:
-    absent = [key for key in keys if key not in place]
-    if absent and (not partial or len(absent) == len(keys)):
-        raise InputError(
-            f"--source: {source} has no image with the key {absent[0]!r} ({len(absent):,} of {len(keys):,} "
-            "are missing); pass what was scored, or a table with the keys in a column named key"
-        )
 
 
 def source_hashes(manifest: Manifest, name: str) -> NDArray[np.uint64]:

@@ -298,18 +298,16 @@ class _Reading:
         if self.rows.signature is not None:
             self.rows.signature[to] = stored[:, :WIDTH]
             if column.null_count < len(column):  # else nothing shows how wide it is
-                self._add_chroma(stored[:, WIDTH:], to)
+                values = stored[:, WIDTH:]
+                if self.chroma_width is None and values.shape[1]:
+                    self.rows.chroma = space((self.n, values.shape[1]), np.dtype(np.int8))
+                if self.chroma_width not in (None, values.shape[1]):
+                    raise InputError(f"{self.path} holds `{SIGNATURE}` of two lengths; score the images again together")
+                self.chroma_width = values.shape[1]
+                if self.rows.chroma is not None:
+                    self.rows.chroma[to] = values
         if self.rows.flat is not None:
             self.rows.flat[to] = ~stored[:, :WIDTH].any(1) & column.is_valid().to_numpy(zero_copy_only=False)
-
-    def _add_chroma(self, values: NDArray[np.int8], to: slice | NDArray[np.int64]) -> None:
-        if self.chroma_width is None:
-            self.chroma_width = values.shape[1]
-            self.rows.chroma = space((self.n, values.shape[1]), np.dtype(np.int8)) if values.shape[1] else None
-        if self.chroma_width != values.shape[1]:
-            raise InputError(f"{self.path} holds `{SIGNATURE}` of two lengths; score the images again together")
-        if self.rows.chroma is not None:
-            self.rows.chroma[to] = values
 
     def _add_columns(self, batch: pa.RecordBatch, to: slice | NDArray[np.int64]) -> None:
         rows = self.rows

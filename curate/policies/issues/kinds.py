@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,16 +75,15 @@ def _is_junk(values: Mapping[str, Values]) -> Flags:
     return values[JUNK] > JUNK_CUT
 
 
-def _low_contrast(values: Mapping[str, Values]) -> Flags:
+def _suspect(values: Mapping[str, Values], name: str, cut: float) -> Flags:
+    """Return images that may be junk, or whose measure is below a cut."""
     signs = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
-    signs += [values["quality_contrast"] < CONTRAST] if "quality_contrast" in values else []
+    signs += [values[name] < cut] if name in values else []
     return np.logical_or.reduce(signs)
 
 
-def _compressed(values: Mapping[str, Values]) -> Flags:
-    signs = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
-    signs += [values["quality_jpeg"] < JPEG] if "quality_jpeg" in values else []
-    return np.logical_or.reduce(signs)
+_low_contrast = partial(_suspect, name="quality_contrast", cut=CONTRAST)
+_compressed = partial(_suspect, name="quality_jpeg", cut=JPEG)
 
 
 def _gridded(values: Mapping[str, Values]) -> Flags:

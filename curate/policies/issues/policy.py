@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -135,6 +136,7 @@ class Issues(Request):
         worst = {
             name: worst_of(kind, looked.measures[name], looked.has[name], self.show) for name, kind in kinds.items()
         }
+        pairs = [(a, b, int((looked.has[a] & looked.has[b]).sum())) for a, b in combinations(looked.has, 2)]
         not_looked = [*absent, *(name for name in kinds if np.isnan(looked.measures[name]).all() and len(rows))]
         result = IssuesResult(
             dropped_by={
@@ -145,7 +147,7 @@ class Issues(Request):
             undecided_by={"no measures": n_undecided} if (n_undecided := int((outcome == UNDECIDED).sum())) else {},
             kinds={name: self._facts(name, looked) for name in kinds},
             n_issues=int(np.any([each for name, each in looked.has.items() if name != GROUPS], axis=0).sum()),
-            overlaps=_overlaps(looked.has),
+            overlaps=sorted((pair for pair in pairs if pair[2]), key=lambda pair: -pair[2]),
             not_looked=not_looked,
             worst={name: each.tolist() for name, each in worst.items() if len(each)},
             groups=groups,
@@ -324,9 +326,3 @@ def worst_of(kind: Kind, values: Values, has: np.ndarray, n: int) -> np.ndarray:
     rows = np.flatnonzero(has)
     order = np.argsort(values[rows] if kind.low else -values[rows], kind="stable")
     return rows[order[:n]]
-
-
-def _overlaps(has: Mapping[str, np.ndarray]) -> list[tuple[str, str, int]]:
-    names = list(has)
-    pairs = [(a, b, int((has[a] & has[b]).sum())) for i, a in enumerate(names) for b in names[i + 1 :]]
-    return sorted((pair for pair in pairs if pair[2]), key=lambda pair: -pair[2])

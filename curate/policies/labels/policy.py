@@ -1,7 +1,7 @@
 """Finds wrong labels of a table, and drops or corrects them, or samples them for review."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -119,7 +119,8 @@ class Labels:
 
     def _texts(self, examined: Examined, paths: Mapping[str, Path]) -> dict[str, bytes]:
         """Return the sample for reviewers as a file."""
-        return {REVIEW: drawn_text(COLUMNS, (row.cells() for row in draw_rows(examined, self.review or 0)))}
+        rows = [asdict(row) | {"quality": f"{row.quality:.4f}"} for row in draw_rows(examined, self.review or 0)]
+        return {REVIEW: drawn_text(COLUMNS, [[str(cell) for cell in row.values()] for row in rows])}
 
 
 def run_labels(options: LabelsOptions) -> LabelsResult:

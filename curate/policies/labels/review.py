@@ -37,11 +37,6 @@ class Drawn:
     stratum: str
     size: int
 
-    def cells(self) -> list[str]:
-        """Return the row of the CSV."""
-        quality = f"{self.quality:.4f}"
-        return [self.place, self.key, self.label, self.suggested, quality, self.stratum, str(self.size)]
-
 
 def draw_rows(examined: Examined, n: int) -> list[Drawn]:
     """Sample rows with a known label quality from every stratum: half by size and half evenly.

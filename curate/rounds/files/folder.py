@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -141,16 +142,16 @@ class Folder:
     @property
     def arms(self) -> dict[str, str]:
         """The arm of each key sent out: strategy, control or holdout."""
-        return {
-            key: arm for each in self.rounds for key, arm in zip(each.keys, each.batch["arm"].to_pylist(), strict=True)
-        }
+        return self._by_key("arm")
 
     @property
     def uris(self) -> dict[str, str | None]:
         """The image path or URL of each key sent out."""
-        return {
-            key: uri for each in self.rounds for key, uri in zip(each.keys, each.batch["uri"].to_pylist(), strict=True)
-        }
+        return self._by_key("uri")
+
+    def _by_key(self, column: str) -> dict[str, Any]:
+        values = ((each.keys, each.batch[column].to_pylist()) for each in self.rounds)
+        return {key: value for pair in values for key, value in zip(*pair, strict=True)}
 
     @property
     def holdout(self) -> pa.Table:

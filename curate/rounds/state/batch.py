@@ -45,10 +45,6 @@ class BatchRows:
     candidates: int
     notes: tuple[str, ...] = field(default=())
 
-    def count(self, arm: str) -> int:
-        """Return the number of rows of an arm."""
-        return self.arm.count(arm)
-
 
 def pick_batch(
     scored: TableRows,
