@@ -152,33 +152,6 @@ def of_clusters(clusters: Sequence[ClusterShare], names: Sequence[str]) -> list[
     ]
 
 
-def verdict_on_columns(columns: Sequence[ColumnShift]) -> list[str]:
-    """Return which columns differ significantly; empty if none was compared."""
-    if not columns:
-        return []
-    shifted = [each.name for each in columns if each.adjusted_p <= SIGNIFICANT]
-    n = counted(len(columns), "column")
-    if not shifted:
-        return [f"none of {n} differs more than chance allows (p adjusted for all of them)"]
-    more = f" and {len(shifted) - N_NAMED:,} more" if len(shifted) > N_NAMED else ""
-    return [f"{len(shifted):,} of {n} differ more than chance allows: {', '.join(shifted[:N_NAMED])}{more}"]
-
-
-def verdict_on_embeddings(shift: EmbeddingShift) -> list[str]:
-    """Return whether a classifier separates the embeddings."""
-    auroc = _interval(shift.auroc)
-    lines = [
-        f"a classifier separates the embeddings with AUROC {auroc}, p {shift.p:.3f}"
-        + ("" if shift.p <= SIGNIFICANT else ": no more than chance"),
-        f"MMD^2 {shift.mmd:.5f} above chance, p {shift.mmd_p:.3f}",
-    ]
-    if shift.shared:
-        lines.append(
-            f"{counted(shift.shared, 'image is', 'images are')} in both; an image in both counts on both sides"
-        )
-    return lines
-
-
 def _shift_row(each: ColumnShift) -> list[str]:
     first = second = ""
     if each.means is not None:
@@ -275,13 +248,28 @@ class TableComparison(Printed):
 
     def verdict(self) -> list[str]:
         """Return the verdict of the comparison: columns, embeddings, and the gate."""
-        lines = verdict_on_columns(self.columns)
-        if self.embedding is None:
+        shifted = [each.name for each in self.columns if each.adjusted_p <= SIGNIFICANT]
+        n, lines = counted(len(self.columns), "column"), list[str]()
+        if shifted:
+            more = f" and {len(shifted) - N_NAMED:,} more" if len(shifted) > N_NAMED else ""
+            names = f"{', '.join(shifted[:N_NAMED])}{more}"
+            lines.append(f"{len(shifted):,} of {n} differ more than chance allows: {names}")
+        elif self.columns:
+            lines.append(f"none of {n} differs more than chance allows (p adjusted for all of them)")
+        shift = self.embedding
+        if shift is None:
             return [*lines, f"embeddings were not compared: {self.without_embedding}"]
-        lines += verdict_on_embeddings(self.embedding)
+        by_chance = "" if shift.p <= SIGNIFICANT else ": no more than chance"
+        lines += [
+            f"a classifier separates the embeddings with AUROC {_interval(shift.auroc)}, p {shift.p:.3f}{by_chance}",
+            f"MMD^2 {shift.mmd:.5f} above chance, p {shift.mmd_p:.3f}",
+        ]
+        if shift.shared:
+            n_shared = counted(shift.shared, "image is", "images are")
+            lines.append(f"{n_shared} in both; an image in both counts on both sides")
         limit = self.settings.get("fail_above")
         if limit is None:
             return lines
-        above = self.embedding.auroc.value > limit
+        above = shift.auroc.value > limit
         why = f"{'above' if above else 'not above'} it{' but can be chance' if above and not self.failed else ''}"
         return [*lines, f"--fail-above {limit:g}: {'failed' if self.failed else 'passed'}, the AUROC is {why}"]

@@ -32,7 +32,7 @@ from curate.reporting.measured import read_measured
 from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite, histogram, rank_correlations
 from curate.reporting.options import Results
 from curate.reporting.places import Places, place_rows
-from curate.reporting.thumbs import Thumbs, thumbnails
+from curate.reporting.thumbs import thumbnails
 from curate.tables.provenance import REQUEST
 from curate.tables.rows import Codes
 from curate.tables.table import CLEANED, Table
@@ -141,15 +141,23 @@ class Facts:
         """Return the document without rows and thumbnails; rows are identified by their index in the table."""
         return self.counted | {"served": True, "sampled": None} | self._shown(int)
 
-    def full_document(self, thumbs: Thumbs) -> dict[str, Any]:
-        """Return the document with rows and thumbnails; rows are identified by their index in the document."""
-        rows = self.listed()
+    def full_document(self, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
+        """Return the document with rows and thumbnails; rows are identified by their index in the document.
+
+        Args:
+            source: the scored source, if the table has no paths of images.
+            thumbs: maximal number of thumbnails.
+
+        Raises:
+            InputError: for a source that cannot be opened or has other rows.
+        """
+        small, rows = thumbnails(self.dataset.table, self._to_thumb(thumbs), source=source), self.listed()
         place = {row: number for number, row in enumerate(rows.tolist())}
         return (
             self.counted
             | {
                 "rows": row_values(self.dataset, self.decided, self.columns, rows),
-                "thumbs": thumbs.to_json(rows.tolist()),
+                "thumbs": small.to_json(rows.tolist()),
             }
             | self._shown(lambda row: place[row])
         )
@@ -165,7 +173,7 @@ class Facts:
         mixed = [rows[at] for at in range(max(map(len, turns), default=0)) for rows in turns if at < len(rows)]
         return list(dict.fromkeys(mixed))
 
-    def to_thumb(self, n: int) -> list[int]:
+    def _to_thumb(self, n: int) -> list[int]:
         """Return the first n rows of the galleries, then of the map, then of the sample, without missing images."""
         of_map = self.places.row.tolist() if self.places is not None else []
         rows = dict.fromkeys([*self.in_galleries(), *of_map, *self.drawn.tolist()])
@@ -265,21 +273,6 @@ def _kept(decided: Decided, results: Sequence[Applied]) -> int | None:
     if not results or any(result.decisions is None for result in results):
         return None
     return int((decided.outcome == KEEP).sum())
-
-
-def listed(facts: Facts, source: str | None = None, *, thumbs: int = THUMBS) -> dict[str, Any]:
-    """Return a full report as one JSON value.
-
-    Args:
-        facts: the facts of the table.
-        source: the scored source, if the table has no paths of images.
-        thumbs: maximal number of thumbnails.
-
-    Raises:
-        InputError: for a source that cannot be opened or has other rows.
-    """
-    made = thumbnails(facts.dataset.table, facts.to_thumb(thumbs), source=source)
-    return facts.full_document(made)
 
 
 def _count(

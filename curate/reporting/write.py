@@ -8,7 +8,7 @@ from typing import Any
 from curate.columns import KEY
 from curate.options.function import callable_of
 from curate.options.values import part_of
-from curate.reporting.document import FactsRequest, gather, listed
+from curate.reporting.document import FactsRequest, gather
 from curate.reporting.findings import findings_of, of_findings
 from curate.reporting.options import ReportOptions
 from curate.reporting.review import check_folder, decisions_on, undecided, write_findings
@@ -93,7 +93,7 @@ def run_report(options: ReportOptions) -> Report:
             left = [finding for kind in kinds if len((finding := undecided(kind, opened, decisions)).rows)]
             if left:
                 facts.galleries.insert(0, of_findings(left))
-        made, n_bytes = listed(facts, options.source, thumbs=options.thumbs), 0
+        made, n_bytes = facts.full_document(options.source, thumbs=options.thumbs), 0
         if where is not None:
             page = AtomicFile(where, overwrite=options.overwrite)
             discards.callback(page.discard)

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from curate.columns import EMBEDDING, SIGNATURE
 from curate.tables.needs import PHASH, SHA256
 from curate.tables.rows import Rows
 from scoring.relative.space import COPY
@@ -58,8 +59,6 @@ class Copies:
 
 def columns_for_copies(names: list[str]) -> frozenset[str]:
     """Return the columns of a table that identify copies."""
-    from curate.columns import EMBEDDING, SIGNATURE
-
     looks = {PHASH, SIGNATURE, EMBEDDING}
     return frozenset((looks if looks <= set(names) else set()) | ({SHA256} & set(names)))
 

@@ -18,7 +18,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
 from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
-from scoring.relative.columns import CLUSTER, COPIES, JUNK, UNLIKE
+from scoring.relative.columns import CLASS, CLUSTER, COLUMNS, COPIES, JUNK, UNLIKE
 from scoring.relative.model import DatasetFit, FittedScores, blocks, stored
 from scoring.relative.space import centred
 from scoring.relative.unlike import UnlikeGroup, directions_of, unlike_groups
@@ -127,8 +127,6 @@ def columns_at(table: Table, rows: NDArray[np.int64]) -> dict[str, NDArray[np.fl
 
 def is_fitted(name: str) -> bool:
     """Return whether a column is relative to the dataset, in contrast to columns of trained heads."""
-    from scoring.relative.columns import CLASS, COLUMNS
-
     return name in COLUMNS or name == CLASS
 
 

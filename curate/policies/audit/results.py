@@ -4,15 +4,13 @@ import math
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate.counted import Grid, Printed, counted
 from curate.policies.sampled import NOT_COUNTED
 from curate.tables.typed_json import plain_json
 from scoring.errors import InputError
-
-if TYPE_CHECKING:
-    from scoring.metrics.resampling import Interval
+from scoring.metrics.resampling import Interval
 
 CONFIDENCE, AVERAGE = "confidence", "average"
 PROMISES = {
@@ -139,7 +137,7 @@ class AuditReading(Printed):
     column: str
     among: int
     counts: dict[str, int]
-    bad: "Interval"
+    bad: Interval
     kept: dict[float, int]
     confidence: float
 

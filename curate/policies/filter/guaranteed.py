@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,12 @@ from curate.policies.audit.draw import Population, in_doubt
 from curate.policies.audit.results import ANY, AVERAGE, CONFIDENCE, JUDGES, PROMISES, Goal, Promise, parse_goal
 from curate.policies.audit.verdicts import Zone, read_audit
 from curate.policies.filter.rule import RuleArguments, RuleResult, Ruling, ScoreRule
+from curate.statistics.guarantee import N_CUTS, Sampled, conformal_cut, guaranteed_cut, more_verdicts
 from curate.tables.digests import text_hashes
 from curate.tables.keys import places
 from curate.tables.rows import Rows
 from scoring.errors import InputError
 from scoring.lookup import lookup
-
-if TYPE_CHECKING:
-    from curate.statistics.guarantee import Sampled
 
 AUDIT = "audit"
 CLOSE = 1e-6  # tolerance of scores edited by a spreadsheet
@@ -128,8 +126,6 @@ class MaxBadRate(ScoreRule):
 
     def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
         """Return the cut and its guarantee; InputError if verdicts belong to another table, or allow no cut."""
-        from curate.statistics.guarantee import Sampled  # loads torch
-
         everything = Population.of(table_rows, self.column)
         self._refuse_another(everything)
         some = Population.of(table_rows, self.column, inside)
@@ -151,9 +147,7 @@ class MaxBadRate(ScoreRule):
         judged, bad = (sum(getattr(stratum, name) for stratum in strata) for name in ("n", "positive"))
         return Promise(kept, len(some), judged, bad, self.goal.rate, some.value_at(kept))
 
-    def _cut(self, sampled: "Sampled", some: Population) -> int:
-        from curate.statistics.guarantee import N_CUTS, conformal_cut, guaranteed_cut, more_verdicts
-
+    def _cut(self, sampled: Sampled, some: Population) -> int:
         goal, end = self.goal, int(sampled.ends[-1])
         if self.promise == AVERAGE:
             if len(sampled.ends) > 1:

@@ -4,7 +4,7 @@ import io
 
 from PIL import Image
 
-from curate.reporting.document import FactsRequest, gather, listed
+from curate.reporting.document import FactsRequest, gather
 from curate.tables.table import open_table
 
 N = 400
@@ -21,6 +21,5 @@ def png(row):
 def made(folder, *results, thumbs=0, **options):
     options = {"points": 0, "column": "unc_losspred", **options}
     results = [folder / name for name in results]
-    return listed(
-        gather(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options)), thumbs=thumbs
-    )
+    facts = gather(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options))
+    return facts.full_document(thumbs=thumbs)

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from curate.reporting import galleries
 from curate.reporting.columns import read_dataset
-from curate.reporting.document import FactsRequest, gather, listed
+from curate.reporting.document import FactsRequest, gather
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 
@@ -277,7 +277,7 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
     assert [keys[row] for row in facts.drawn.tolist()] == [turned["key"][row] for row in again.drawn.tolist()]
     assert len(facts.drawn) == 50
     assert set(facts.in_galleries()) <= set(facts.listed().tolist())
-    report = listed(gather(table, request), thumbs=0)
+    report = gather(table, request).full_document(thumbs=0)
     assert report["sampled"]["n"] == 50
     assert report["rows"]["n"] == len(facts.listed()) < N
     assert (
@@ -301,7 +301,7 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fiv
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
-    report = listed(gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)), thumbs=100)
+    report = gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)).full_document(thumbs=100)
     thumbs = report["thumbs"]
     assert thumbs["missing"] == 3  # the first row was gone when it was scored
     assert "3 images could not be shown" in thumbs["words"]
@@ -327,7 +327,7 @@ def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(five_policie
 
 def test_a_table_without_paths_has_placeholders_and_says_what_to_name(five_policies, tmp_path):
     pl.read_parquet(five_policies / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
-    report = listed(gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)), thumbs=10)
+    report = gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)).full_document(thumbs=10)
     assert report["thumbs"]["data"] == []
     assert "--source" in report["thumbs"]["words"]
     assert "path" not in report["rows"]
