@@ -172,6 +172,14 @@ class OfColour(Passing):
         return agree
 
 
+def has_format(rows: Rows, formats: Sequence[str]) -> Marked:
+    """Return a mask of the rows with one of the formats, shape (N,); all False if the format was not read."""
+    codes = rows.names.get("format")
+    if codes is None:
+        return np.zeros(len(rows), bool)
+    return np.isin(codes.codes, [codes.names.index(name) for name in formats if name in codes.names])
+
+
 def drawings(rows: Rows, at: Places) -> Marked:
     """Return which of rows (P,) are drawings stored without loss, shape (P,)."""
     measures = _drawing_measures(rows, at)
@@ -193,12 +201,7 @@ def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Mark
 
 def _drawing_measures(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
     """Return the measures that identify drawings for rows (P,), shape (P,) each; NaN if absent, or lossy."""
-    formats = rows.names.get("format")
-    exact = np.zeros(len(at), bool)
-    if formats is not None:
-        codes = [formats.names.index(name) for name in LOSSLESS if name in formats.names]
-        exact = np.isin(formats.codes[at], codes)
-    columns = {name: rows.exact.get(name) for name in DRAWN}
+    exact, columns = has_format(rows, LOSSLESS)[at], {name: rows.exact.get(name) for name in DRAWN}
     return {
         name: np.full(len(at), np.nan) if each is None else np.where(each.valid[at] & exact, each.values[at], np.nan)
         for name, each in columns.items()
@@ -210,10 +213,8 @@ def _has_siblings(rows: Rows, at: Places) -> Marked:
 
     A JPEG is not counted, since cameras add previews and other views of the same photograph.
     """
-    frames, formats = rows.exact.get(FRAMES), rows.names.get("format")
+    frames = rows.exact.get(FRAMES)
     if frames is None:
         return np.zeros(len(at), bool)
-    several: Marked = frames.valid[at] & (frames.values[at] > 1)
-    if formats is not None and "jpeg" in formats.names:
-        several &= formats.codes[at] != formats.names.index("jpeg")
+    several: Marked = frames.valid[at] & (frames.values[at] > 1) & ~has_format(rows, ["jpeg"])[at]
     return several

@@ -12,9 +12,8 @@ from curate.columns import SIGNATURE, THUMBNAIL
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, chunks, joined
 from curate.policies.dedup.finders.looks import VIEWS
-from curate.policies.dedup.finders.passing import OfColour, are_two_drawings, drawings
+from curate.policies.dedup.finders.passing import LOSSLESS, OfColour, are_two_drawings, drawings, has_format
 from curate.policies.dedup.finders.searches import NearVector, Search
-from curate.policies.dedup.grouping.loss import LOSSLESS, has_format
 from curate.policies.dedup.grouping.stars import NOBODY, Stars
 from curate.tables.copies import first_equal
 from curate.tables.rows import Rows

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from curate.policies.dedup.finders.passing import LOSSLESS, has_format
 from curate.tables.digests import is_text
 from curate.tables.needs import is_number
 from curate.tables.rows import Rows
@@ -32,7 +33,6 @@ LEFT = 0.25  # share of the detail left in a spoilt image
 LARGER = 1.3  # minimal ratio of pixels of an enlarged copy to another copy
 SHARP = 0.7  # resolution of an image that was hardly enlarged
 POWER = 2.5  # pixels x resolution^2.5 is smaller for enlarged copies, and larger for originals of reduced ones
-LOSSLESS = ("png", "bmp", "tiff", "gif")
 EXACT, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
 Values = NDArray[np.float64]
@@ -50,14 +50,6 @@ def numbers(rows: Rows, name: str) -> Values:
     if column is None:
         return rows.numbers.get(name, np.full(len(rows), np.nan))
     return np.where(column.valid, column.values.astype(np.float64), np.nan)
-
-
-def has_format(rows: Rows, formats: Iterable[str]) -> NDArray[np.bool_]:
-    """Return a mask of the rows with one of the formats, shape (N,); all False if the format was not read."""
-    codes = rows.names.get(FORMAT)
-    if codes is None:
-        return np.zeros(len(rows), bool)
-    return np.isin(codes.codes, [codes.names.index(name) for name in formats if name in codes.names])
 
 
 def bits(rows: Rows) -> NDArray[np.int64]:
