@@ -28,7 +28,6 @@ DIFFERENCES = {
     "extra": "{0.key}: in the subset, but not kept",
     "rank": "{0.key}: now number {0.now:,}, then number {0.then:,}",
     "value": "{0.key}: column {0.column!r} differs from the {0.file}",
-    "later value": "a column of a pick after number {0.now:,} differs from the {0.file}",
 }
 FINDINGS = {
     "reordered": "the rows of the input are in a new order; they were compared by key, not in every column",

@@ -1,21 +1,19 @@
 """The rows that two tables share, why others are missing, and the columns in which shared rows differ."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.chain import Link
 from curate.policies.decided import KEEP, OUTCOMES
 from curate.tables.arrays import unequal
-from curate.tables.digests import RowDigest, is_vector, key_array, plain, shown_keys, tie_breaks
-from curate.tables.keys import check_unique, key_hashes, places
+from curate.tables.digests import key_array, plain, shown_keys, tie_breaks
+from curate.tables.keys import check_unique, key_hashes, places, row_hashes
 from curate.tables.table import Table, open_table
 
 N_NAMED = 10
@@ -82,25 +80,6 @@ def why_missing(hashes: NDArray[np.uint64], steps: Sequence[Link]) -> pl.DataFra
     return rows.join(first, on="hash", how="left", maintain_order="left").select("step", *WHY)
 
 
-def _row_hashes(table: Table, names: Sequence[str]) -> NDArray[np.uint64]:
-    """Return a hash of the values of each row, shape (N,)."""
-    parts = [np.empty(0, np.uint64)]
-    kinds = {name: table.schema.field(name).type for name in names}
-    texts = [name for name, kind in kinds.items() if pa.types.is_nested(kind) and not is_vector(kind)]
-    fields = [pa.field(name, pa.string() if name in texts else kind) for name, kind in kinds.items()]
-    digest = RowDigest(pa.schema(fields), full_lists=[name for name, kind in kinds.items() if is_vector(kind)])
-    for batch in table.batches([KEY, *names]):
-        columns = [_as_text(batch.column(name)) if name in texts else batch.column(name) for name in names]
-        keys = tie_breaks(key_array(batch.column(KEY)))
-        parts.append(digest.hashes(keys, pa.record_batch(columns, names=list(names))))
-    return np.concatenate(parts)
-
-
-def _as_text(column: pa.Array) -> pa.Array:
-    texts = (None if value is None else json.dumps(value, default=str, sort_keys=True) for value in column.to_pylist())
-    return pa.array(texts, pa.string())
-
-
 @dataclass(frozen=True)
 class Values:
     """The differing values of shared rows.
@@ -122,7 +101,10 @@ def compare_values(first: Table, second: Table, shared: SharedRows, names: Seque
     """Compare the columns of shared rows, lists element by element; NaN equals NaN; needs 16 bytes per row."""
     rows = np.empty(0, np.int64)
     if names and len(shared.pairs):
-        hashes = [_row_hashes(table, names)[shared.pairs[:, side]] for side, table in enumerate((first, second))]
+        hashes = [
+            row_hashes(table, dict(zip(names, names, strict=True)))[shared.pairs[:, side]]
+            for side, table in enumerate((first, second))
+        ]
         rows = np.flatnonzero(hashes[0] != hashes[1])
     pairs = shared.pairs[rows[:MOST_LOOKED_AT]]
     old_rows, new_rows = first.take(pairs[:, 0], [KEY, *names]), second.take(pairs[:, 1], [KEY, *names])

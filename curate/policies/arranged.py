@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.policies.decided import Differ, Problem
-from curate.policies.findings import LATER_VALUE, OTHER_COLUMNS, RANK, VALUE, Difference, Finding
+from curate.policies.findings import OTHER_COLUMNS, RANK, VALUE, Difference, Finding
 from curate.tables.arrays import unequal
-from curate.tables.digests import RowDigest, is_vector, key_array, shown_keys, tie_breaks
-from curate.tables.keys import places
+from curate.tables.digests import key_array, shown_keys, tie_breaks
+from curate.tables.keys import places, row_hashes
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -24,7 +24,7 @@ CHUNK_ROWS = 16_384
 CHUNK_BYTES = 64 << 20
 SOURCE = "source_"
 CLOSE = 1e-5  # numbers of another machine may differ by their last bits
-N_LOOKED_AT = 16_384  # maximal rows compared individually, to report differences
+N_LOOKED_AT = 16_384  # differing rows at a time
 
 
 class Ranked:
@@ -165,7 +165,8 @@ def compare_arranged(source: Table, expected: Expected, subset: Table, differ: D
     for name in columns.schema.names:
         for at in unlike(columns.column(name), noted.column(name), rows).tolist():
             differ(Difference(VALUE, keys[at], column=name, file=expected.file))
-    _compare_columns(source, expected, subset, [field.name for field in fields], differ)
+    names = dict(zip(source.schema.names, (field.name for field in fields), strict=True))
+    _compare_columns(source, expected, subset, names, rows, differ)
 
 
 def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -180,37 +181,24 @@ def unlike(now: pa.ChunkedArray, then: pa.ChunkedArray, rows: NDArray[np.int64])
     return places[unequal(now.take(pa.array(rows[places])), then.take(pa.array(places)), close=CLOSE)]
 
 
-def _compare_columns(source: Table, expected: Expected, subset: Table, names: Sequence[str], differ: Differ) -> None:
-    """Compare the table's columns by digest over all rows, and row by row if that differs."""
-    renamed = dict(zip(names, source.schema.names, strict=True))
-    schema = pa.schema([source.schema.field(old).with_name(new) for new, old in renamed.items()])
-    lists = [field.name for field in schema if is_vector(field.type)]
-    now, then = RowDigest(schema, full_lists=lists), RowDigest(schema, full_lists=lists)
+def _compare_columns(
+    source: Table, expected: Expected, subset: Table, names: Mapping[str, str], rows: NDArray[np.int64], differ: Differ
+) -> None:
+    """Compare the table's columns of shared rows: by the hashes of the rows, then the values of those that differ.
+
+    ``names`` maps the table's columns to the subset's; ``rows`` is the row of ``expected`` of each row of the subset.
+    """
     kept = np.zeros(source.n_rows, bool)
     kept[expected.rows] = True
-    for start, piece in source.numbered():
-        mine = piece.filter(pa.array(kept[start : start + piece.num_rows])).rename_columns(list(names))
-        if mine.num_rows:
-            now.update(tie_breaks(key_array(mine.column(KEY))), mine)
-    for piece in subset.batches(names):
-        then.update(tie_breaks(key_array(piece.column(KEY))), piece)
-    if now.hexdigest() != then.hexdigest():
-        _name_rows(source, expected.file, subset, names, differ)
-
-
-def _name_rows(source: Table, file: str, subset: Table, names: Sequence[str], differ: Differ) -> None:
-    sample = next(subset.batches(names, rows=N_LOOKED_AT), None)
-    if sample is None:
-        return  # no common row: missing rows are reported as such
-    hashes = tie_breaks(key_array(sample.column(KEY)))
-    named = False
-    for piece in (batch.rename_columns(list(names)) for batch in source.batches()):
-        at = places(tie_breaks(key_array(piece.column(KEY))), hashes)
-        mine, old = piece.filter(pa.array(at >= 0)), sample.take(pa.array(at[at >= 0]))
-        differing = [(row, name) for name in names for row in unequal(mine.column(name), old.column(name))]
-        keys = shown_keys(mine.column(KEY))
+    shared = np.flatnonzero(rows >= 0)
+    at = expected.rows[rows[shared]]
+    now = row_hashes(source, names, kept)[np.searchsorted(np.flatnonzero(kept), at)]
+    differs = now != row_hashes(subset, {name: name for name in names.values()})[shared]
+    for start in range(0, int(differs.sum()), N_LOOKED_AT):
+        part = slice(start, start + N_LOOKED_AT)
+        mine = source.take(at[differs][part], list(names))
+        old = subset.take(shared[differs][part], list(names.values()))
+        keys = shown_keys(old.column(KEY))
+        differing = [(row, new) for name, new in names.items() for row in unequal(mine.column(name), old.column(new))]
         for row, name in sorted(differing, key=lambda each: each[0]):
-            differ(Difference(VALUE, keys[row], column=name, file=file))
-            named = True
-    if not named and sample.num_rows < subset.n_rows:  # else a row is missing, new or twice, which is reported as such
-        differ(Difference(LATER_VALUE, "", sample.num_rows, file=file))
+            differ(Difference(VALUE, keys[row], column=name, file=expected.file))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 # Kinds of rows that differ.
-DECISION, SCORE, REASON, RANK, VALUE, LATER_VALUE = "decision", "score", "reason", "rank", "value", "later value"
+DECISION, SCORE, REASON, RANK, VALUE = "decision", "score", "reason", "rank", "value"
 GONE, LACKING, EXTRA = "gone", "lacking", "extra"
 # Kinds of other differences from the receipt.
 OTHER_BYTES, OTHER_BESIDE, OTHER_DIGEST = "other bytes", "other bytes next to", "other digest"
@@ -36,8 +36,7 @@ class Difference:
 
     Attributes:
         kind: DECISION; SCORE, a deciding number, with the same decision; REASON, or another text; GONE from the input;
-            LACKING in the subset; EXTRA in the subset; RANK; VALUE of a column; LATER_VALUE, of some row after number
-            ``now``.
+            LACKING in the subset; EXTRA in the subset; RANK; VALUE of a column.
         key: of the row; empty if only counted.
         now: the decision, the score, the text, or the rank; None if absent.
         then: the same, as written before.

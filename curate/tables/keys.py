@@ -1,6 +1,7 @@
 """Keys of a table: hashes, uniqueness, and lookup in both directions."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY
-from curate.tables.digests import key_array, key_bytes, key_texts, shown_keys, tie_breaks
+from curate.tables.digests import RowDigest, is_vector, key_array, key_bytes, key_texts, shown_keys, tie_breaks
 from curate.tables.table import Table
 from scoring.errors import InputError
 
@@ -98,6 +99,30 @@ def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
         if len(again):
             repeated.append(np.unique(again))
     return np.concatenate(repeated)
+
+
+def row_hashes(table: Table, names: Mapping[str, str], inside: NDArray[np.bool_] | None = None) -> NDArray[np.uint64]:
+    """Return a hash of the values of each row, or of each row ``inside``, shape (N,).
+
+    ``names`` maps the columns to their names in the hash, which is the same for columns that were renamed.
+    """
+    parts = [np.empty(0, np.uint64)]
+    kinds = {new: table.schema.field(old).type for old, new in names.items()}
+    texts = [new for new, kind in kinds.items() if pa.types.is_nested(kind) and not is_vector(kind)]
+    fields = [pa.field(new, pa.string() if new in texts else kind) for new, kind in kinds.items()]
+    digest = RowDigest(pa.schema(fields), full_lists=[new for new, kind in kinds.items() if is_vector(kind)])
+    for start, batch in table.numbered(list(dict.fromkeys([KEY, *names]))):
+        rows = batch if inside is None else batch.filter(pa.array(inside[start : start + batch.num_rows]))
+        values = {new: rows.column(old) for old, new in names.items()}
+        values |= {new: _as_json(values[new]) for new in texts}
+        hashed = pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
+        parts.append(digest.hashes(tie_breaks(key_array(rows.column(KEY))), hashed))
+    return np.concatenate(parts)
+
+
+def _as_json(column: pa.Array) -> pa.Array:
+    texts = (None if value is None else json.dumps(value, default=str, sort_keys=True) for value in column.to_pylist())
+    return pa.array(texts, pa.string())
 
 
 def keys_at(table: Table, rows: NDArray[np.int64]) -> NDArray[np.object_]:

@@ -32,7 +32,6 @@ def test_every_criterion_and_every_lack_of_a_slope_has_words():
         (Difference("decision", "a {0}\n", "keep", "drop"), "a {0}\n: now keep, then drop"),
         (Difference("rank", "a", 1200, 3), "a: now number 1,200, then number 3"),
         (Difference("value", "a", column="it's", file="batch"), 'a: column "it\'s" differs from the batch'),
-        (Difference("later value", "", 16384, file="batch"), "a pick after number 16,384 differs from the batch"),
     ],
 )
 def test_a_difference_names_the_row_and_both_values(fact, text):
