@@ -43,8 +43,7 @@ from analysis_measures import (
 from curate.columns import is_less_certain
 from curate.evaluation.correctness import LINEAR, judge, label_tensor
 from curate.evaluation.joined import class_names, named_column
-from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows
-from curate.evaluation.squares import squares
+from curate.evaluation.rows import MeasuredRows, embeddings, sampled, select_rows, squares
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import drawing, new_axes, new_figure, save_chart
 from curate.statistics.degradations import resize

@@ -1,6 +1,6 @@
 """The measured rows of a table: columns, direction, and the number of rows left out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, is_less_certain
 from curate.tables.digests import key_bytes, tie_breaks
+from curate.tables.images import Images
 from curate.tables.needs import EMBEDDINGS, Needs, require_numbers
+from curate.tables.provenance import WHITE
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import MISSING, rows_of
 from scoring.errors import InputError
+from scoring.images import DecodeError, decode_rgb
 from scoring.lookup import name_list
 from scoring.metrics.ranking import rank_average
 
@@ -143,3 +146,39 @@ def embeddings(rows: MeasuredRows) -> "tuple[torch.Tensor, NDArray[np.bool_]] | 
     norm = np.sqrt(np.einsum("nd,nd->n", matrix, matrix, dtype=np.float64))[:, None]
     matrix /= np.where(has_embedding[:, None], norm, 1).astype(np.float32)
     return torch.from_numpy(matrix), has_embedding
+
+
+def squares(
+    table: Table, rows: Sequence[int], *, most: int, source: str | None = None
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yield row number and central square, uint8 (S, S, 3), of each row whose image is unchanged, in source order.
+
+    Args:
+        table: with ``key``, and with ``uri`` unless a source is given.
+        rows: row numbers, ascending.
+        most: largest S in pixels; larger images are resized to it.
+        source: location of the images; rows are found by key.
+
+    Raises:
+        InputError: if a row has neither a path nor a source, or the source lacks its key.
+    """
+    for image in Images.of(table, rows, source=source).read(rows):
+        pixels = central_square(image.data, most, white=image.white) if image.data is not None else None
+        if pixels is not None:
+            yield image.row, pixels
+
+
+def central_square(data: bytes, most: int, *, white: int = WHITE) -> NDArray[np.uint8] | None:
+    """Return the central square of an encoded image, uint8 of shape (S, S, 3), S <= most; None if it cannot be decoded.
+
+    ``white`` is the value of white in 16-bit images.
+    """
+    try:
+        pixels = decode_rgb(data, white=white)
+        if min(pixels.shape[:2]) > most:
+            pixels = decode_rgb(data, short_side=most, white=white)
+    except DecodeError:
+        return None
+    side = min(pixels.shape[:2])
+    top, left = ((length - side) // 2 for length in pixels.shape[:2])
+    return np.ascontiguousarray(pixels[top : top + side, left : left + side])

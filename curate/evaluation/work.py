@@ -22,8 +22,8 @@ from curate.evaluation.rows import (
     sampled,
     score_columns,
     select_rows,
+    squares,
 )
-from curate.evaluation.squares import squares
 from curate.evaluation.trained import TrainingRows, judge_by, training_rows
 from curate.options.values import several
 from curate.statistics.weighted import RankOrder, weighted_spearman

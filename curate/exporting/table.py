@@ -22,8 +22,8 @@ OF_LOADERS: dict[str, str] = {  # formats for training and other programs
     "parquet": "curate.exporting.parquet:PARQUET",
     "huggingface": "curate.exporting.parquet:PARQUET",  # the name that most users look for
     "yolo": "curate.exporting.yolo:YOLO",
-    "jsonl": "curate.exporting.jsonl:JSONL",
-    "paths": "curate.exporting.paths:PATHS",
+    "jsonl": "curate.exporting.lines:JSONL",
+    "paths": "curate.exporting.lines:PATHS",
 }
 ALIASES = {"hf": "huggingface", "pytorch": "imagefolder", "torchvision": "imagefolder", "ultralytics": "yolo"}
 TOOLS: "Mapping[str, Format]" = Lazy(OF_TOOLS)

@@ -1,6 +1,6 @@
-"""The check that stronger corruptions make a score less certain."""
+"""The checks that corruptions make a score less certain the stronger they are, and that copies make it less unique."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,21 +12,27 @@ from torch import Tensor
 from curate.columns import QUALITY_COLUMNS, is_less_certain
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
 from curate.evaluation.measures import Floats
-from curate.evaluation.squares import central_square
-from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED, WORSE, Check
+from curate.evaluation.rows import central_square
+from curate.selftests.contract import BROKEN, COPIES, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from curate.statistics.calibrators import Rise, rise
-from curate.statistics.degradations import LADDERS, resize
+from curate.statistics.degradations import LADDERS, recompress, resize
 from curate.tables.arrays import quality_values
 from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as resize_square
 from scoring.images.quality import measure
 from scoring.images.signature import SIDE
 from scoring.junk.features import JunkInputs
+from scoring.metrics.proportions import wilson
 from scoring.relative.model import DatasetFit
+from scoring.relative.space import COPY, unit
 from scoring.runner import Runner
 
 TURN = 0.02  # largest tolerated decrease with strength, as a mean share of images
 NOTICED = 0.1  # smallest effect that counts, as a mean share
+UNIQUENESS = "uniqueness"  # 1 - cosine to the nearest other image: what deduplication and coverage use
+ROUNDING = 1e-3  # of a cosine of embeddings of the same pixels
+LEAST_SHARE = 0.95  # minimal share of images that become less unique
+JPEG_QUALITY = 50
 
 
 @dataclass(frozen=True)
@@ -180,3 +186,51 @@ def _judged(trend: Rise, kind: str) -> tuple[str, str]:
         turn = f"turns back between {early:g} and {late:g} ({ladder.unit}), by {trend.fall.value:+.2f}"
         return BROKEN, f"{turn}; in all {end}"
     return HOLDS, end
+
+
+def half_size(images: Tensor) -> Tensor:
+    """Return the images reduced to half their side and enlarged again."""
+    side = images.shape[-1]
+    return resize(resize(images, max(1, side // 2)), side)
+
+
+def saved_again(images: Tensor) -> Tensor:
+    """Return the images after JPEG of quality 50."""
+    return recompress(images, torch.Generator(), 100.0 - JPEG_QUALITY)
+
+
+KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # kind -> change, minimal share of images
+    "an exact copy": (lambda images: images, 1.0),
+    "a copy saved again": (saved_again, LEAST_SHARE),
+    "a copy at half size": (half_size, LEAST_SHARE),
+}
+
+
+def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
+    """Return a check for each kind of copy: whether it is nearer to its image than every other image is.
+
+    Args:
+        encoded: N decodable images.
+        scorer: computes the embeddings.
+        dataset: embeddings of the dataset, shape (R, D), of any length above 0; rows with a cosine above 0.97 are
+            copies and ignored.
+    """
+    others = torch.from_numpy(unit(dataset))
+    nearer: dict[str, list[NDArray[np.bool_]]] = {kind: [] for kind in KINDS}
+    for _, images in square_batches(encoded, scorer):
+        copies = (change(images) for change, _ in KINDS.values())
+        embedding, *of_copies = (torch.from_numpy(each) for each, _ in scorer.scored(chain([images], copies)))
+        cosine = embedding @ others.T
+        before = 1 - torch.where(cosine > COPY, -1.0, cosine).amax(1)
+        for kind, copy in zip(KINDS, of_copies, strict=True):
+            after = 1 - (embedding * copy).sum(1)
+            same = after.abs() <= ROUNDING if kind == "an exact copy" else torch.ones(len(after), dtype=torch.bool)
+            nearer[kind].append(((after < before) & same).numpy())
+    return [_copied(kind, np.concatenate(each), KINDS[kind][1]) for kind, each in nearer.items()]
+
+
+def _copied(kind: str, lower: NDArray[np.bool_], least: float) -> Check:
+    share = wilson(int(lower.sum()), len(lower))
+    state = HOLDS if share.value >= least else BROKEN
+    words = f"lower for {int(lower.sum()):,} of {len(lower):,} images (at least {least:.0%})"
+    return Check(COPIES, kind, UNIQUENESS, state, words, share, len(lower))

@@ -20,8 +20,7 @@ from curate.options.function import callable_of
 from curate.options.values import several
 from curate.retrieval.images import fit_of, is_fitted, model_named_by, scorer_of
 from curate.selftests.contract import BROKEN, HOLDS, LABELS, UNSURE, UNTRIED, Check
-from curate.selftests.copies import less_unique
-from curate.selftests.corruption import BatchScorer, climb, less_certain
+from curate.selftests.corruption import BatchScorer, climb, less_certain, less_unique
 from curate.selftests.invariance import FEWEST, WAYS, ImageSample, of_source, of_table, unchanged
 from curate.selftests.options import SelftestOptions
 from curate.selftests.result import SelfTest, curves_of

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.evaluation.options import EvaluateOptions
-from curate.evaluation.squares import squares
+from curate.evaluation.rows import squares
 from curate.evaluation.subset.pool import SubsetPool
 from curate.evaluation.subset.trained import Train
 from curate.probes.network import SIDE, predicted, thumbnail, train_network

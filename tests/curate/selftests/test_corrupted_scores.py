@@ -9,7 +9,7 @@ from PIL import Image
 from test_selftest import picture
 
 from curate.evaluation.degraded import LAPLACIAN
-from curate.selftests import copies, corruption
+from curate.selftests import corruption
 from curate.selftests.contract import BROKEN, HOLDS, UNTRIED
 
 
@@ -102,8 +102,8 @@ def test_copies_are_nearer_than_anything_else():
     dataset = np.concatenate(
         [made.scores_of(torch.rand(200, 3, 32, 32) * 255)[0], made.scores_of(torch.zeros(1, 3, 32, 32))[0]]
     )
-    checks = {check.what: check for check in copies.less_unique(pictures, made, dataset)}
-    assert checks.keys() == copies.KINDS.keys()
+    checks = {check.what: check for check in corruption.less_unique(pictures, made, dataset)}
+    assert checks.keys() == corruption.KINDS.keys()
     assert {check.state for check in checks.values()} == {HOLDS}
     assert checks["an exact copy"].measured.value == 1
 
@@ -117,5 +117,5 @@ def test_an_embedding_that_is_another_each_time_makes_no_image_less_unique():
             return rows / np.linalg.norm(rows, axis=1, keepdims=True), {}
 
     dataset = generator.normal(size=(200, 16))
-    checks = copies.less_unique([picture(seed) for seed in range(30)], Random(), dataset)
+    checks = corruption.less_unique([picture(seed) for seed in range(30)], Random(), dataset)
     assert {check.state for check in checks} == {BROKEN}

@@ -1,14 +1,39 @@
-"""A list of paths, one per line, for xargs and other programs."""
+"""Lines without images: a JSON object per row with all columns, or a path per row for xargs and other programs."""
 
+import json
 import os
 
+import pyarrow as pa
+
+from curate.columns import LABEL
 from curate.exporting.contract import LINES, Format, Plan, lines_alone
 from curate.exporting.parts import Part
-from curate.exporting.rows import Rows
+from curate.exporting.rows import Rows, is_json, json_texts
 from scoring.errors import InputError
 
 
-def part(rows: Rows, part: Part, plan: Plan) -> None:
+def json_part(rows: Rows, part: Part, plan: Plan) -> None:
+    """Write one line per row."""
+    columns = {each.name: json_texts(rows.table[each.name]) for each in rows.table.schema}
+    columns["key"] = json_texts(pa.chunked_array([rows.keys], pa.string()))
+    if plan.label is not None:
+        columns[LABEL] = json_texts(pa.chunked_array([rows.labels], pa.string()))
+    named = [f"{json.dumps(name, ensure_ascii=False)}: ".replace("%", "%%") for name in columns]
+    line = f"{{{', '.join(f'{name}%s' for name in named)}}}\n"
+    part.piece(LINES, "".join(line % values for values in zip(*columns.values(), strict=True)).encode())
+
+
+JSONL = Format(
+    json_part,
+    lines_alone,
+    takes=is_json,
+    out="one JSON object a line: key, uri, `label`, all columns, embeddings among them",
+    suffix=".jsonl",
+    load=("import polars; data = polars.read_ndjson({out})",),
+)
+
+
+def paths_part(rows: Rows, part: Part, plan: Plan) -> None:
     """Write the path of each row, absolute and byte for byte, or its URL.
 
     Raises:
@@ -28,7 +53,7 @@ def part(rows: Rows, part: Part, plan: Plan) -> None:
 
 
 PATHS = Format(
-    part,
+    paths_part,
     lines_alone,
     out="the path or URL of each image, one a line; with `--null` a NUL ends each, for `xargs -0`",
     suffix=".txt",
