@@ -35,16 +35,6 @@ CROP_SIZE = Shape(
 )
 
 
-def share_shape(kind: str) -> Shape:
-    """Return the measure of how often a corruption decreases certainty."""
-    return Shape(f"less certain: {kind}", "higher", f"share of images whose {kind} has a higher uncertainty")
-
-
-def mean_shape(kind: str) -> Shape:
-    """Return the measure of the mean score under a corruption."""
-    return Shape(f"mean, {kind}", "", "mean of the column as the model gives it")
-
-
 @dataclass
 class Degraded:
     """Scores of images and of their corrupted versions.
@@ -195,7 +185,9 @@ def degraded_measures(degraded: Degraded, *, repeats: int, seed: int) -> list[Me
     stacked = np.concatenate(list(values.values()), 1)
     finite = np.isfinite(stacked).all(0)
     everything = np.where(finite, stacked, 0.0)
-    shapes = [share_shape(kind) for kind in kinds] + [CROP_SIZE] + [mean_shape(kind) for kind in values]
+    of_share = "share of images whose {} has a higher uncertainty"
+    shapes = [Shape(f"less certain: {kind}", "higher", of_share.format(kind)) for kind in kinds]
+    shapes += [CROP_SIZE, *(Shape(f"mean, {kind}", "", "mean of the column as the model gives it") for kind in values)]
 
     def statistic(counts: NDArray[np.int64]) -> Floats:
         n = counts.sum()

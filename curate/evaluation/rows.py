@@ -1,4 +1,4 @@
-"""The measured rows of a table: columns, direction, and the number of rows left out."""
+"""The measured rows of a table: columns, direction, the number of rows left out, and squares of the images."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

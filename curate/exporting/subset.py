@@ -178,8 +178,9 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
 def _settings(options: ExportOptions, plan: Plan) -> dict[str, Any]:
     """Return the settings that, with rows and images, determine an export."""
     same = {name: getattr(options, name) for name in ("link", "resize", "encode", "null")}
+    classes = hashlib.sha256("\0".join(plan.classes).encode()).hexdigest()[:32]
     return {
-        **{"format": options.to, "label": plan.label, "classes": digest_of_names(plan.classes), "per": plan.per},
+        **{"format": options.to, "label": plan.label, "classes": classes, "per": plan.per},
         **{"take": ", ".join(plan.columns), **same, "shard": [plan.shard.n_rows, plan.shard.n_bytes]},
         "version": __version__,
     }
@@ -237,11 +238,6 @@ def _notes(table: Table, plan: Plan, take: str | Sequence[str] | None) -> tuple[
             f"key and label are included; {counted(left, 'other column')} with --take '*', or some with --take a,b"
         )
     return tuple(notes)
-
-
-def digest_of_names(names: Sequence[str]) -> str:
-    """Return a digest of names in order."""
-    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
 
 
 def digest_of(table: Table) -> str:

@@ -39,14 +39,9 @@ def to_rgb(image: Image.Image, *, white: int = WHITE, is_inverted: bool = False)
     Raises:
         DecodeError: the mode has no rule (``unsupported``).
     """
-    if is_transparent(image):
+    if image.mode in _ALPHA or (image.mode in _PLAIN and image.has_transparency_data):  # even if fully opaque
         return _composited(image)
     return _in_bands(image, _conversion_of(image, white, is_inverted))
-
-
-def is_transparent(image: Image.Image) -> bool:
-    """Return whether an 8-bit image has alpha in any form, even if fully opaque."""
-    return image.mode in _ALPHA or (image.mode in _PLAIN and image.has_transparency_data)
 
 
 def background(histogram: NDArray[np.int64]) -> int:

@@ -23,12 +23,6 @@ _OTHER_END = {";16B": ";16L", ";16L": ";16B", ";16N": ";16B" if sys.byteorder ==
 _GREY_ALPHA = "LA;16B"  # of PNG: 4 bytes a pixel, as many as RGBA has
 
 
-def check_white(white: int) -> None:
-    """Raise ValueError unless a value is a valid 16-bit white level."""
-    if not LEAST_WHITE <= white <= WHITE:
-        raise ValueError(f"white must be {LEAST_WHITE} to {WHITE}, got {white}")
-
-
 def white_for(highest: int) -> int:
     """Return the white level of the smallest sensor depth that can hold a value.
 

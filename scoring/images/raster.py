@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
-from scoring.images.deep import WHITE, check_white
+from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.geometry import Raster, dct_scale
 from scoring.images.jpeg import JpegHeader, check_scans, decode_strictly, read_jpeg_header
 from scoring.images.outcome import DecodeError
@@ -77,7 +77,8 @@ class DecodeOptions:
             raise ValueError(f"max_pixels must be at least 1, got {self.max_pixels}")
         if not 0 < self.seconds < float("inf"):
             raise ValueError(f"seconds must be above 0, got {self.seconds}")
-        check_white(self.white)
+        if not LEAST_WHITE <= self.white <= WHITE:
+            raise ValueError(f"white must be {LEAST_WHITE} to {WHITE}, got {self.white}")
 
 
 @dataclass(frozen=True)
