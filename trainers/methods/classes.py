@@ -16,7 +16,7 @@ from scoring.class_heads import (
     SNGPHeadSpec,
 )
 from scoring.heads import HeadSpec
-from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.settings import Augmentation, Settings, setting
 
 
@@ -72,11 +72,9 @@ class Classes(Method[S]):
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the mean cross-entropy and the accuracy over all views."""
-        if labels is None or head is None:
-            raise ValueError("a classifier needs labels, and its head")
-        classifier: Any = head  # one of scoring.class_modules
+        classifier: Any = needed(head, "its head")  # one of scoring.class_modules
         log_p = classifier.log_probabilities(features.flatten(0, 1))
-        target = labels.repeat(features.shape[0])
+        target = needed(labels, "labels").repeat(features.shape[0])
         return Step(F.nll_loss(log_p, target), {"accuracy": (log_p.argmax(1) == target).float().mean()})
 
 
@@ -169,9 +167,7 @@ class Supervised(Method[Settings]):
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the mean cross-entropy and the accuracy over all views."""
-        if labels is None or head is None:
-            raise ValueError("cross-entropy needs labels, and its head")
-        logits = head(features.flatten(0, 1))
-        target = labels.repeat(features.shape[0])
+        logits = needed(head, "its head")(features.flatten(0, 1))
+        target = needed(labels, "labels").repeat(features.shape[0])
         loss = F.cross_entropy(logits, target, label_smoothing=0.1)
         return Step(loss, {"accuracy": (logits.argmax(1) == target).float().mean()})

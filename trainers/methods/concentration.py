@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from scoring.head_modules import NormHead
 from scoring.heads import KappaHeadSpec, NormHeadSpec
+from trainers.methods.method import needed
 
 HEAD_HIDDEN = 512
 MOST_KAPPA = 1e6  # maximum for which the densities are tested
@@ -36,9 +37,8 @@ def mu_and_kappa(features: Tensor, head: nn.Module | None, projector: nn.Module 
     if isinstance(head, NormHead):
         projected = head.project(features)
         return F.normalize(projected, dim=1), projected.norm(dim=1)
-    if projector is None:
-        raise ValueError("a method whose kappa is a norm needs its NormHead")
-    return F.normalize(projector(features).float(), dim=1), None if head is None else head(features)
+    projected = needed(projector, "a projector, or a head whose norm is kappa")(features)
+    return F.normalize(projected.float(), dim=1), None if head is None else head(features)
 
 
 def spread(mu: Tensor) -> Tensor:

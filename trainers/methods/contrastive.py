@@ -15,10 +15,11 @@ from scoring.heads import HeadSpec, NormHeadSpec
 from trainers.methods import contrast, contrastive_losses
 from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
 from trainers.methods.contrast import Contrast
-from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 from trainers.methods.siamese import projector
 
+KAPPA = "a head that gives kappa"
 DENOMINATORS = ("eq7", "authors", "negatives")
 
 
@@ -200,12 +201,6 @@ class WithKappa(Contrastive[K]):
         return (mu, kappa.detach()) if self.share < self.settings.phases else (mu.detach(), kappa)
 
 
-def _required(kappa: Tensor | None) -> Tensor:
-    if kappa is None:
-        raise ValueError("this loss needs a head that gives kappa")
-    return kappa
-
-
 class MCInfoNCE(WithKappa[MCInfoNCESettings]):
     """InfoNCE over draws from each image's vMF distribution; kappa is the certainty."""
 
@@ -216,7 +211,7 @@ class MCInfoNCE(WithKappa[MCInfoNCESettings]):
         """Return the loss of equation 7, or its variant by the settings."""
         settings = self.settings
         return contrastive_losses.mcinfonce(
-            *(mu, _required(kappa), pairs),
+            *(mu, needed(kappa, KAPPA), pairs),
             kappa_pos=settings.kappa_pos,
             samples=settings.samples,
             denominator=settings.denominator,
@@ -263,7 +258,7 @@ class HIB(WithKappa[HIBSettings]):
         """Return the loss of equation 54."""
         settings = self.settings
         return contrastive_losses.hib(
-            mu, _required(kappa), pairs, a=settings.hib_a, b=settings.hib_b, samples=settings.samples
+            mu, needed(kappa, KAPPA), pairs, a=settings.hib_a, b=settings.hib_b, samples=settings.samples
         )
 
 
@@ -277,5 +272,5 @@ class ELK(WithKappa[ELKSettings]):
         """Return the loss of equation 55."""
         settings = self.settings
         return contrastive_losses.elk(
-            mu, _required(kappa), pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator
+            mu, needed(kappa, KAPPA), pairs, kappa_pos=settings.kappa_pos, denominator=settings.denominator
         )

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import HeadSpec, JunkHeadSpec
-from trainers.methods.method import Method, Step, Task
+from trainers.methods.method import Method, Step, Task, needed
 from trainers.methods.settings import Augmentation, Settings, setting
 
 
@@ -97,10 +97,8 @@ class Junk(Method[JunkSettings]):
         The pair loss compares an image with its own views, so that properties of small or blurred originals, which
         their views share, cannot be used.
         """
-        if head is None:
-            raise ValueError("junk needs a head")
         n_views, n = features.shape[:2]
-        logits = head(self._noisy(features.detach().flatten(0, 1))).view(n_views, n)
+        logits = needed(head, "a head")(self._noisy(features.detach().flatten(0, 1))).view(n_views, n)
         intact, damaged = logits[0], logits[1:]
         within = self.settings.within
         among = damage_cross_entropy(intact, damaged.flatten())

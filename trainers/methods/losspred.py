@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from scoring.heads import DEEPEST, HeadSpec, UncertaintyHeadSpec
-from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting
 
 FORMS = ("ranking", "l2")
@@ -181,21 +181,18 @@ class LossPred(Method[LossPredSettings]):
         Neighbours in the randomly ordered batch form pairs, in each view; with ``within``, so do the plain image and
         its view.
         """
-        if head is None:
-            raise ValueError("loss prediction needs an uncertainty head")
         n_views, n = features.shape[:2]
         flat = features.flatten(0, 1)
-        predicted = head(flat.detach() if self.settings.stop_gradient else flat)  # (V * N,)
+        predicted = needed(head, "an uncertainty head")(
+            flat.detach() if self.settings.stop_gradient else flat
+        )  # (V * N,)
         measures: dict[str, Tensor] = {}
         batch = self._batch or Batch(torch.arange(n, device=flat.device))
         if self.classifier is None:
-            if batch.losses is None:
-                raise ValueError("the recipe has a column of losses, and the batch has none")
-            task, total = batch.losses.repeat(n_views), flat.new_zeros(())
+            task, total = needed(batch.losses, "the losses of its column").repeat(n_views), flat.new_zeros(())
         else:
-            if labels is None:
-                raise ValueError("loss prediction needs labels, or losses")
-            total, task, measures = self._classify(flat, labels.repeat(n_views), batch.rows.repeat(n_views))
+            every = needed(labels, "labels, or losses").repeat(n_views)
+            total, task, measures = self._classify(flat, every, batch.rows.repeat(n_views))
         of_head = self._rank(predicted, task, n_views) if self.settings.form == "ranking" else l2_loss(predicted, task)
         measures |= {"task": task.mean(), "unc": predicted.detach().mean(), "ordered": share_ordered(predicted, task)}
         return Step(total + self.settings.weight * of_head, measures)

@@ -9,6 +9,14 @@ from scoring.heads import HeadSpec
 from trainers.methods.settings import Augmentation, Settings
 
 S = TypeVar("S", bound=Settings)
+T = TypeVar("T")
+
+
+def needed(value: T | None, what: str) -> T:
+    """Return what the training loop has to pass; ValueError without it."""
+    if value is None:
+        raise ValueError(f"this method needs {what}, got none")
+    return value
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scoring.errors import InputError
 from trainers.methods.concentration import spread
-from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.momentum import MomentumEncoder, Queue, check_queue, fitted_queue
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
@@ -87,13 +87,11 @@ class MoCo(Method[MoCoSettings]):
 
     def __init__(self, settings: MoCoSettings, task: Task) -> None:
         super().__init__(settings, task)
-        if task.backbone is None:
-            raise ValueError("MoCo copies the trained backbone, and got none")
         self.projector = nn.Sequential(
             nn.Linear(task.width, settings.hidden_dim), nn.ReLU(), nn.Linear(settings.hidden_dim, settings.latent_dim)
         )
         self.slow = MomentumEncoder(
-            [task.backbone, self.projector],
+            [needed(task.backbone, "the trained backbone to copy"), self.projector],
             momentum=settings.momentum,
             groups=settings.key_groups,
             precision=task.precision,

@@ -17,7 +17,7 @@ from scoring.distributions import distances, vmf
 from scoring.distributions.distances import Directions
 from scoring.heads import HeadSpec, NormHeadSpec
 from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
-from trainers.methods.method import Method, Step, Task
+from trainers.methods.method import Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting
 from trainers.methods.siamese import projector
 
@@ -154,12 +154,9 @@ class Proxies(Method[P]):
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the loss over all views of a batch, and the accuracy of the nearest proxy."""
-        if labels is None:
-            raise ValueError("proxies need labels")
+        target = needed(labels, "labels").repeat(features.shape[0])
         mu, kappa = mu_and_kappa(features.flatten(0, 1), head, self.projector)
-        if kappa is None:
-            raise ValueError("a method with proxies needs a head that gives kappa")
-        target = labels.repeat(features.shape[0])
+        kappa = needed(kappa, "a head that gives kappa")
         proxy_mu = F.normalize(self.directions, dim=1)
         loss, measures = self.loss(Directions(mu, kappa), proxy_mu, target)
         with torch.no_grad():

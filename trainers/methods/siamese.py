@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from scoring.distributions import power_spherical
 from scoring.heads import HeadSpec, KappaHeadSpec
 from trainers.methods.concentration import HEAD_HIDDEN, spread
-from trainers.methods.method import Method, Step, Task
+from trainers.methods.method import Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
 
 PREDICTORS = ("direct", "mlp")
@@ -205,6 +205,5 @@ class VISimSiam(SimSiam):
 
     def loss(self, cosine: Tensor, kappa: Tensor | None, dim: int, measures: dict[str, Tensor]) -> Step:
         """Return the power spherical likelihood instead of the cosine."""
-        if kappa is None:
-            raise ValueError("VI-SimSiam needs a kappa head")
+        kappa = needed(kappa, "a kappa head")
         return Step(visimsiam_loss(cosine, kappa, dim), {**measures, "kappa": kappa.detach().mean()})

@@ -18,7 +18,7 @@ from scoring.errors import InputError
 from scoring.heads import MOST_BRANCHES, GaussiansHeadSpec, HeadSpec
 from trainers.methods.concentration import spread
 from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
-from trainers.methods.method import Batch, Method, Step, Task
+from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.moco import MOST_GROUPS, check_groups, fitted_groups, queue_loss
 from trainers.methods.momentum import MomentumEncoder, Queue, check_queue, fitted_queue
 from trainers.methods.settings import MOST_WIDTH, Settings, setting
@@ -136,10 +136,8 @@ class UMM(Method[UMMSettings]):
         self.keeps_batch = settings.learner != "end-to-end"
         self.slow: MomentumEncoder | None = None
         if settings.learner == "moco":
-            if task.backbone is None or task.head is None:
-                raise ValueError("the learner moco copies the trained backbone and head, and got none")
             self.slow = MomentumEncoder(
-                [task.backbone, task.head],
+                [needed(task.backbone, "the trained backbone to copy"), needed(task.head, "the trained head to copy")],
                 momentum=settings.momentum,
                 groups=settings.key_groups,
                 precision=task.precision,
@@ -194,15 +192,15 @@ class UMM(Method[UMMSettings]):
 
     def forward(self, features: Tensor, head: nn.Module | None, labels: Tensor | None) -> Step:
         """Return the weighted sum of L_S, L_N (weight lambda_n) and L_R (lambda_r)."""
-        if head is None:
-            raise ValueError("UMM needs a head of Gaussians")
         n_read = self.n_standard - self.n_unread
         if len(features) != n_read or features.shape[1] < 2:
             raise InputError(
                 f"the learner {self.settings.learner} takes {n_read} views of 2 images or more, got {len(features)} of "
                 f"{features.shape[1]}; pass as many"
             )
-        predicted = head(features.flatten(0, 1)).unflatten(0, features.shape[:2])  # (V, N, 2, C, M)
+        predicted = needed(head, "a head of Gaussians")(features.flatten(0, 1)).unflatten(
+            0, features.shape[:2]
+        )  # (V, N, 2, C, M)
         self._predicted = predicted[0].detach()
         return self.loss(predicted[0], predicted[1] if n_read == 2 else self.other())
 
@@ -210,9 +208,7 @@ class UMM(Method[UMMSettings]):
         """Return the other view's Gaussians, shape (N, 2, C, M), from the momentum encoder or the bank."""
         if self.bank is not None:
             return self.bank.held[self._batch.rows]
-        if self._other is None:
-            raise ValueError("the pixels of these features were not given before the step")
-        return self._other
+        return needed(self._other, "the pixels of these features before the step")
 
     def loss(self, predicted: Tensor, other: Tensor) -> Step:
         """Return the loss of two views' Gaussians, each of shape (N, 2, C, M)."""
