@@ -10,7 +10,7 @@ from torch import Tensor
 from scoring.backends import BACKENDS, TORCH
 from scoring.errors import InputError
 from scoring.folded import has_bfloat16
-from scoring.lookup import lookup
+from scoring.lookup import lookup, require_known
 from scoring.model import Outputs, ScoringModel, require_needs
 from scoring.scorers import Scorer, columns_of
 
@@ -45,8 +45,7 @@ def select_precision(name: str, device: torch.device, on_cpu: str = "fp32") -> s
         device: from ``select_device``.
         on_cpu: the model's ``spec.cpu_precision``.
     """
-    if name not in PRECISIONS:
-        raise InputError(f"expected a precision out of {', '.join(PRECISIONS)}, got {name!r}")
+    require_known(name, PRECISIONS, "unknown precision")
     if name != "auto":
         return name
     return "bf16" if device.type == "cuda" or (on_cpu == "bf16" and has_bfloat16()) else "fp32"

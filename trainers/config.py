@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from scoring.errors import InputError
-from scoring.lookup import lookup
+from scoring.lookup import lookup, require_known
 from scoring.settings import require_between, require_seed
 from trainers.methods.settings import MOST_WIDTH, Augmentation
 from trainers.methods.table import METHODS
@@ -99,10 +99,8 @@ class TrainConfig:
             raise InputError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
         if self.schedule not in SCHEDULES:
             rate_steps(self.schedule)
-        choices = {"freeze": FREEZE, "optimizer": OPTIMIZERS}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        require_known(self.freeze, FREEZE, "unknown freeze")
+        require_known(self.optimizer, OPTIMIZERS, "unknown optimizer")
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as JSON values."""

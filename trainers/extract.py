@@ -11,9 +11,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.images.deep import WHITE
+from scoring.lookup import require_known
 from scoring.marks import Marks
 from scoring.model import ScoringModel
 from scoring.settings import require_between, require_seed
@@ -41,8 +41,7 @@ class CacheRecipe:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        require_known(self.dtype, DTYPES, "unknown dtype")
         require_seed(self.seed)
         require_between("batch size", self.batch_size, 1, BLOCK)
 

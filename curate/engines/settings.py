@@ -8,7 +8,7 @@ from curate.columns import OK
 from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.outcome import STATUSES
-from scoring.lookup import lookup
+from scoring.lookup import lookup, require_known
 from scoring.settings import require_between
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ class ScoreSettings:
     def __post_init__(self) -> None:
         for name in ("batch_size", "shard_size", "max_pixels"):
             require_between(f"--{name.replace('_', '-')}", getattr(self, name), 1)
-        if self.decode not in DECODERS:
-            raise InputError(f"--decode must be one of {', '.join(DECODERS)}, got {self.decode!r}")
+        require_known(self.decode, DECODERS, "unknown --decode")
         if self.decode == "gpu" and self.quality:
             raise InputError(
                 "--decode gpu measures no image quality, as the full image never leaves the GPU; add --no-quality, or "
@@ -72,8 +71,8 @@ class ScoreSettings:
         require_between("--decode-timeout", self.decode_timeout, 0.1, 86_400, "it is a number of seconds")
         if self.white is not None and not LEAST_WHITE <= self.white <= WHITE:
             raise InputError(f"--white must be auto or {LEAST_WHITE} to {WHITE}, got {self.white}; 12 bits are 4095")
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise InputError(f"--dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.dtype is not None:
+            require_known(self.dtype, DTYPES, "unknown --dtype")
 
     def decode_options(self) -> "DecodeOptions":
         """Return the decoding options; the full 16-bit range is used if no white level was found."""

@@ -36,7 +36,7 @@ from curate.tables.table import SHOW_A_MOVE, Table, open_table
 from curate.version import __version__
 from scoring.atomic import refuse_existing, require_folder
 from scoring.errors import InputError
-from scoring.lookup import closest, lookup, name_list
+from scoring.lookup import lookup, name_list, require_known
 from scoring.system import usable_cores
 
 MOST_RANKED = 1_000_000  # maximum rows sorted by rank: no round is larger
@@ -248,8 +248,7 @@ def digest_of(table: Table) -> str:
 def _check_options(options: ExportOptions, kind: Format, encoding: Encoding | None) -> None:
     """Refuse options that a format does not support, instead of ignoring them."""
     to, link = options.to, options.link
-    if link not in LINKS:
-        raise InputError(f"--link: expected {', '.join(LINKS)}, got {link!r}{closest(link, LINKS)}")
+    require_known(link, LINKS, "unknown --link")
     if link != COPY and encoding is not None:
         raise InputError("--link keeps images as they are, and --resize and --encode change them; choose one")
     holds, source = kind.reads_images and kind.folder, options.source

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from curate.selectors.chance import turn_in_class
 from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import members, subset
-from scoring.errors import InputError
+from scoring.lookup import require_known
+from scoring.settings import require_between
 
 ROWS_A_CLUSTER = 16  # mean rows per cluster in small datasets
 TRAINING = 262_144  # rows on which the finest clusters are found
@@ -53,10 +54,8 @@ class Hierarchical(Selector):
     def __post_init__(self) -> None:
         least = {"levels": 1, "most_clusters": 1, "branching": 2, "resamples": 0}
         for name, lowest in least.items():
-            if getattr(self, name) < lowest:
-                raise InputError(f"{name} must be at least {lowest}, got {getattr(self, name)}")
-        if self.pick not in PICKS:
-            raise InputError(f"pick must be one of {', '.join(PICKS)}, got {self.pick!r}")
+            require_between(name, getattr(self, name), lowest)
+        require_known(self.pick, PICKS, "unknown pick")
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
         """Pick rows; see ``Selector``."""

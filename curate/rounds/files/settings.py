@@ -11,7 +11,7 @@ from curate.rounds.measures.rules import StopRule, parse_rules
 from curate.tables.classes import read_classes
 from curate.tables.typed_json import from_json
 from scoring.errors import InputError
-from scoring.lookup import closest, lookup, require_known
+from scoring.lookup import lookup, require_known
 from scoring.settings import require_between
 
 KIND = "rounds"
@@ -108,8 +108,7 @@ class RoundSettings:
             raise InputError(f"the confidence must be above 0 and below 1, got {self.confidence:g}; 95% is usual")
         parse_rules(self.stop)
         lookup(TOOLS, self.format, kind="format")
-        if self.link not in LINKS:
-            raise InputError(f"--link: expected {', '.join(LINKS)}, got {self.link!r}{closest(self.link, LINKS)}")
+        require_known(self.link, LINKS, "unknown --link")
 
     @property
     def n_control(self) -> int:

@@ -101,7 +101,7 @@ def test_losses_of_ones_own_need_no_labels(tmp_path, form):
         (["losspred", "nan.parquet", "--set", "loss_column=mine"], "1 of 16 images have no finite loss"),
         (["losspred", "list.csv", "--set", "loss_column=none"], "has no column 'none'"),
         (["losspred", "list.csv", "--set", "loss_column=word"], "expected numbers in the column of losses 'word'"),
-        (["losspred", "list.csv", "--set", "optimizer=lion"], "optimizer must be one of sgd, adamw"),
+        (["losspred", "list.csv", "--set", "optimizer=lion"], "unknown optimizer 'lion' (known: sgd, adamw"),
     ],
 )
 def test_bad_input_is_one_line_and_no_checkpoint(tmp_path, args, words):
