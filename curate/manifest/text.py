@@ -6,11 +6,11 @@ import json
 import os
 import re
 import stat
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from curate.counted import repeated
 from scoring.errors import InputError
 from scoring.system import READ
 
@@ -111,8 +111,7 @@ def check_values(text: str, where: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        twice = next(name for name, count in counts.items() if count > 1)
+        twice = repeated(name for name, _ in pairs)[0]
         raise ValueError(f"the name {twice[:60]!r} occurs twice in one object")
     return value
 

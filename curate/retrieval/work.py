@@ -1,4 +1,4 @@
-"""The steps of a retrieval: searched rows, answered queries, and results."""
+"""The steps of a retrieval: the search of rows, answered queries, and results."""
 
 from dataclasses import dataclass
 from fractions import Fraction
