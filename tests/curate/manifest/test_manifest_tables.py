@@ -230,7 +230,7 @@ def test_bad_tables_are_errors_of_one_line(photos):
 def test_named_columns_must_be_there_and_hold_the_right_thing(photos):
     path = write(photos, "t.csv", "path,n\np/1.jpg,1\n")
     for options, message in (
-        ({"key": "pth"}, "--key 'pth' is not a column .* did you mean 'path'"),
+        ({"key": "pth"}, "--key: .* has no column 'pth'; did you mean 'path'"),
         ({"path_column": "n"}, None),
         ({"image_column": "path"}, "hold bytes or a struct"),
         ({"label_from_folder": True}, "expected a folder of images or a list for labels"),
