@@ -26,6 +26,7 @@ from scoring.images.signature import CHROMA_WIDTH, STORED_WIDTH, WIDTH
 CLASSES, GROUPS, BLOCK = 100, 8, 32_768
 LIMIT = 600  # seconds
 COMMANDS = {
+    "info": "info {table}",
     "filter": "filter {table} --keep-top 80% -o {out}/kept.parquet",
     "issues": "issues {table} --drop unusable -o {out}/usable.parquet",
     "split": "split {table} --train 80% --val 10% --test 10% -o {out}/split.parquet",
@@ -44,6 +45,7 @@ COMMANDS = {
     "export jsonl": "export {out}/kept.parquet --to jsonl -o {out}/kept.jsonl",
     "diff": "diff {out}/kept.parquet {out}/usable.parquet -o {out}/diff.parquet",
     "verify": "verify {out}/kept.receipt.json",
+    "explain": "explain {out}/kept.parquet folder-0000/image-00000000.jpg",
 }
 
 
