@@ -37,6 +37,7 @@ from scoring.runner import Runner, select_device, select_precision
 from scoring.settings import require_between, require_seed
 
 MOST_REPEATS = 100_000
+MOST_FAST = 100_000  # rows that are compared with one another in one to two minutes
 FOLDS = 5  # folds of the linear classifier's cross-validation
 SETTINGS = ("repeats", "seed", "sample", "degrade", "device")  # that determine the numbers, for the result
 VOTES = Shape(
@@ -147,7 +148,9 @@ class EvaluationWork:
             self.result_.caveats.shared = self.training.n_shared
             self.result_.caveats.unseen = self.training.count_unseen(names)
         what = "neighbours and linear classifiers" if self.training is None else ", ".join(self.protocol.probes)
-        self.announce(f"{what} of {len(labels):,} rows in {int(labels.max()) + 1:,} classes")
+        slow = "; the time grows with the square of the rows: --sample 50000 measures fewer"
+        n_classes, slow = int(labels.max()) + 1, slow if len(labels) > MOST_FAST else ""
+        self.announce(f"{what} of {len(labels):,} rows in {n_classes:,} classes{slow}")
         if self.training is None:
             self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.options.seed)
         else:
