@@ -113,15 +113,17 @@ def verdict_lines(verdicts: "Verdicts") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    return readings(share, lambda value: f"{100 * value:.1f} %", "wrong")
+    return readings(share, lambda value: f"{100 * value:.1f} %", "right", "wrong")
 
 
-def readings(share: "Share", show: Callable[[float], str], unsure: str) -> str:
-    """Return a share for both ways of counting unsure verdicts, or one if they are equal; ``unsure`` is the second."""
+def readings(share: "Share", show: Callable[[float], str], strict_sense: str, lenient_sense: str) -> str:
+    """Return a share for both senses in which unsure verdicts may count, or one value if both are equal."""
 
     def of(interval: "Interval") -> str:
         value = "unknown" if isnan(interval.value) else show(interval.value)
         return f"{value} (95 %: {show(interval.low)} to {show(interval.high)})"
 
     strict, lenient = of(share.strict), of(share.lenient)
-    return strict if strict == lenient else f"{strict}; {lenient} if unsure means {unsure}"
+    if strict == lenient:
+        return strict
+    return f"{strict} if unsure counts as {strict_sense}; {lenient} if it counts as {lenient_sense}"

@@ -75,7 +75,7 @@ def precision_lines(measured: "Precision") -> list[str]:
 
 
 def _readings(share: "Share") -> str:
-    return readings(share, "{:.3f}".format, "the same")
+    return readings(share, "{:.3f}".format, "different", "the same")
 
 
 def suggestion_line(each: "Suggestion") -> str:

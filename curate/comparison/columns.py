@@ -1,4 +1,4 @@
-"""Differences of each column between two samples: numbers by their distributions, other values by their shares."""
+"""Samples of two tables, the images in both, and the differences of each column between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

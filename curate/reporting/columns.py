@@ -1,4 +1,4 @@
-"""Selection of the columns that a report shows."""
+"""Selection of the columns that a report shows, and the data that it reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Difference of two accuracies on the same rows, with an exact interval from the discordant rows."""
+"""Exact intervals of the difference of two paired accuracies, error levels of repeated looks, and the fewest rows."""
 
 from bisect import bisect_left
 from functools import lru_cache

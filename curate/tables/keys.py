@@ -1,4 +1,4 @@
-"""Keys of a table: hashes, uniqueness, and lookup in both directions."""
+"""Keys of a table: hashes, uniqueness, and lookup in both directions; hashes of the values of whole rows."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Folders of images: as a class of tables without labels, and when they moved together with their table."""
+"""Finds images that moved together with their table, and the folder of each image, a class where labels lack."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The number of rows to keep of each cell: integers close to the target shares."""
+"""The request of a balance, its target shares (from ``--to`` or a file), and the number of rows to keep per cell."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

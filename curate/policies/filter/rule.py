@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from curate.columns import describe, is_less_certain
 from curate.policies.decided import DROP
-from curate.tables.amount import six_digits
 from curate.tables.needs import Needs
+from curate.tables.number_texts import six_digits
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from curate.tables.typed_json import from_json

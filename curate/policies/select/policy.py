@@ -1,4 +1,4 @@
-"""Selection of rows of a table, to label next or to train on."""
+"""Selection of rows of a table, to label next or to train on, and near copies among the selected rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The strategy's lift over random labels on the user's own data, and anytime-valid intervals of it.
+"""Measures of rounds: lift over random labels, accuracy, agreement of two models, and coverage of the pool.
 
 A look is an import: results for the model after the j-th import always use the error level of look j. Held-out rows are
 random and never used for picking or training, so they are independent test rows for every model; several looks only

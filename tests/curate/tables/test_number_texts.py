@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.tables.amount import six_digits
+from curate.tables.number_texts import six_digits
 
 
 @settings(deadline=None)
