@@ -14,14 +14,15 @@ from curate.columns import KEY, LABEL, STATUS
 from curate.exporting.table import FORMATS
 from curate.manifest.local import refuse_inside
 from curate.manifest.schemes import scheme_of
+from curate.manifest.store_path import CLEANED, CLEANING
 from curate.options.values import several
 from curate.policies.verdicts import SUFFIX
-from curate.tables.table import CLEANED, PART_FILES, open_table
+from curate.tables.table import PART_FILES, open_table
 from scoring.atomic import place_errors, require_folder
 from scoring.errors import InputError
 from scoring.temporaries import temporary_stem
 
-FILE = "curate.toml"
+FILE = CLEANING
 STEPS_FOLDER = "steps"
 SHA256 = "sha256"
 SUBSET, REPORT, REVIEW = CLEANED, "report.html", "review"

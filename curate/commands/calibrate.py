@@ -2,15 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from curate.calibration.options import CalibrateOptions
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import emit, print_lines, printers, say
-
-if TYPE_CHECKING:
-    pass
 
 
 @command_of(CalibrateOptions, plot="embedding")

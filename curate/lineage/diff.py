@@ -22,10 +22,10 @@ from curate.lineage.diff_rows import (
     why_missing,
 )
 from curate.lineage.options import DiffOptions
-from curate.manifest.store_path import AnyPath, path_to_read
+from curate.manifest.store_path import AnyPath, path_to_read, subset_at
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.chain import Link, Searched, links, receipt_of, subset_at
+from curate.policies.chain import Link, Searched, links, receipt_of
 from curate.policies.findings import VerificationResult
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_text

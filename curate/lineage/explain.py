@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from curate.columns import KEY
 from curate.lineage.options import ExplainOptions
-from curate.manifest.store_path import path_to_read
+from curate.manifest.store_path import path_to_read, subset_at
 from curate.options.function import callable_of
 from curate.options.values import several
-from curate.policies.chain import Link, Searched, links, links_after, receipt_of, subset_at
+from curate.policies.chain import Link, Searched, links, links_after, receipt_of
 from curate.policies.decided import OUTCOMES
 from curate.policies.receipts import receipt_beside
 from curate.tables.digests import is_bytes

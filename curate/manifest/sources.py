@@ -30,6 +30,7 @@ from curate.manifest.reach import Reach, reach_of
 from curate.manifest.remote import get_range
 from curate.manifest.schemes import scheme_of, shown
 from curate.manifest.store import images_of, list_files, open_listing
+from curate.manifest.store_path import CLEANED, is_cleaned
 from curate.manifest.text_tables import MAX_TABLE_BYTES, open_text_table, read_csv, read_jsonl
 from scoring.errors import InputError
 from scoring.images.sniff import HEAD
@@ -92,6 +93,8 @@ def _open_source(source: str, options: SourceOptions, reach: Reach) -> Manifest:
 
 def _open_folders(places: list[str], options: SourceOptions, reach: Reach) -> Manifest:
     """Open local folders and images, or the shards in the folders."""
+    for place in filter(is_cleaned, map(Path, places)):
+        raise InputError(f"expected images, and {place} is a folder of curate clean; pass its table: {place / CLEANED}")
     opened = open_folder(places, options)
     if isinstance(opened, list):
         return _open_files(opened, options, reach, places[0] if len(places) == 1 else None)

@@ -22,6 +22,7 @@ from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
 WRITABLE = ("s3", "s3a", "gs", "gcs", "memory")  # stores whose drivers support conditional writes
+CLEANED, CLEANING = "subset.parquet", "curate.toml"  # subset and steps in a folder of ``curate clean``
 READABLE = (*WRITABLE, "hf")  # schemes from which tables are read
 _USUAL = {"s3a": "s3", "gcs": "gs"}
 UNFINISHED = "_unfinished"  # object in a folder of parts during the upload
@@ -271,6 +272,16 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
     url = text.url if isinstance(text, StorePath) else text
     how = "upload it (hf upload)" if scheme_of(url) == "hf" else "copy it"
     return _place(url, WRITABLE, f"write to a local folder and {how}")
+
+
+def is_cleaned(path: "Path | StorePath") -> bool:
+    """Return whether a path is a local folder that ``curate clean`` wrote."""
+    return isinstance(path, Path) and all((path / name).is_file() for name in (CLEANED, CLEANING))
+
+
+def subset_at(path: "Path | StorePath") -> "Path | StorePath":
+    """Return the subset in a local folder of ``curate clean``; another path as it is."""
+    return path / CLEANED if is_cleaned(path) else path
 
 
 def path_to_read(text: "str | Path | StorePath") -> "Path | StorePath":

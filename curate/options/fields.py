@@ -10,7 +10,8 @@ from curate.options.values import white_of
 Table = Annotated[
     str | Path,
     Option(
-        "Scored table: a Parquet file, or a folder of part-*.parquet or of curate clean; here, or s3://, gs:// or hf://.",
+        "Scored table: a Parquet file or a folder of part-*.parquet, here or s3://, gs:// or hf://; or a "
+        "folder of curate clean.",
         path="table",
         argument=True,
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.columns import KEY
-from curate.manifest.store_path import AnyPath, StorePath, path_to_read, sha256_of
+from curate.manifest.store_path import AnyPath, StorePath, path_to_read, sha256_of, subset_at
 from curate.policies.contract import name_of
 from curate.policies.receipts import (
     APPLIED_KIND,
@@ -23,7 +23,7 @@ from curate.policies.receipts import (
     receipt_beside,
     step_beside,
 )
-from curate.tables.table import CLEANED, Table, open_table
+from curate.tables.table import Table, open_table
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 
@@ -207,11 +207,6 @@ class Link:
         """The path of a written file; None if it wrote none of that name."""
         entry = self.noted["outputs"].get(name)
         return self.path.with_name(entry["file"]) if entry else None
-
-
-def subset_at(path: AnyPath) -> AnyPath:
-    """Return the subset in a folder of ``curate clean``; another path as it is."""
-    return path / CLEANED if isinstance(path, Path) and (path / CLEANED).is_file() else path
 
 
 def receipt_of(path: AnyPath) -> AnyPath:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
-from curate.manifest.store_path import AnyPath
-from curate.policies.chain import Link, Searched, links, receipt_of, subset_at
+from curate.manifest.store_path import AnyPath, is_cleaned
+from curate.policies.chain import Link, Searched, links, receipt_of
 from curate.policies.decided import DROP, OUTCOMES
 from curate.policies.receipts import (
     PIPELINE_RECEIPT,
@@ -116,7 +116,7 @@ def _chain(receipt: AnyPath, table: Table) -> list[Link]:
 
 def _receipts(path: Path) -> Iterable[AnyPath]:
     """Return the receipts for a path."""
-    is_folder = path.is_dir() and subset_at(path) == path
+    is_folder = path.is_dir() and not is_cleaned(path)
     if is_folder and not (path / PIPELINE_RECEIPT).is_file():
         raise InputError(f"expected what a policy wrote (NAME.parquet or NAME.receipt.json), got the folder {path}")
     if is_folder or path.name == PIPELINE_RECEIPT:

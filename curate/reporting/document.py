@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from curate.columns import GONE, LABEL
 from curate.counted import counted
+from curate.manifest.store_path import is_cleaned
 from curate.policies.contract import FILTER
 from curate.policies.decided import KEEP
 from curate.policies.filter.rules import rule_from_json
@@ -35,7 +36,7 @@ from curate.reporting.places import Places, place_rows
 from curate.reporting.thumbs import thumbnails
 from curate.tables.provenance import REQUEST
 from curate.tables.rows import Codes
-from curate.tables.table import CLEANED, Table
+from curate.tables.table import Table
 from curate.version import __version__
 from scoring.errors import InputError
 
@@ -317,7 +318,7 @@ def _places(
 
 def _title(table: Table) -> str:
     """Return the name of the folder that ``curate clean`` wrote around a table, else the table's name."""
-    if isinstance(table.path, Path) and (table.path.parent.parent / CLEANED).is_file():
+    if isinstance(table.path, Path) and is_cleaned(table.path.parent.parent):
         return table.path.parent.parent.resolve().name
     return table.path.stem
 

@@ -19,7 +19,7 @@ from curate.columns import EMBEDDING, FOLDER, KEY, LABEL, URI
 from curate.counted import repeated
 from curate.manifest.layout import without_views
 from curate.manifest.names import is_image_name
-from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read
+from curate.manifest.store_path import CLEANED, UNFINISHED, StorePath, is_cleaned, path_to_read
 from curate.tables.batches import file_batches, named_errors, open_parquet
 from curate.tables.digests import is_list
 from curate.tables.moved import Moved, folders_of, has_text_keys, moved_with
@@ -35,7 +35,6 @@ HINTS = {  # on a column that is missing
     LABEL: f"; if folders are classes, use the column {FOLDER}",
     FOLDER: ", and no key starts with a folder of the source",
 }
-CLEANED = "subset.parquet"  # of a folder that curate clean wrote
 LOOKED_AT = 1000  # files of a folder that is no table, among which an image is looked for
 SHOW_A_MOVE = 8  # first rows that show whether the images moved
 
@@ -289,7 +288,7 @@ def _local_files(path: Path) -> list[Path]:
         raise InputError(f"{path} does not exist; pass a Parquet file or a folder of {PART_FILES}")
     if files := sorted(path.glob(PART_FILES)):
         return files
-    if (path / CLEANED).is_file():
+    if is_cleaned(path):
         return [path / CLEANED]
     if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
         raise InputError(f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet")

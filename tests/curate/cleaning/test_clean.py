@@ -68,6 +68,8 @@ def test_the_scores_explain_what_later_steps_dropped_and_the_folder_stands_for_i
     assert run("verify", out, "--chain").exit_code == 0
     assert run("export", out, "--to", "csv", "-o", tmp_path / "kept.csv").exit_code == 0
     assert set(pl.read_csv(tmp_path / "kept.csv")["key"]) == set(pl.read_parquet(out / "subset.parquet")["key"])
+    for command in (["score", out, "-o", tmp_path / "s.parquet"], ["clean", out, "-o", tmp_path / "again"]):
+        refused(run(*command), str(out / "subset.parquet"))
     photos = cleaned_once[0] / "photos"
     before = snapshot(photos)
     for place in (photos / "new", photos):

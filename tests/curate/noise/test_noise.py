@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from curate.noise.annotators import majority, weigh
-from curate.noise.quality import MOST_KEPT, PRIOR_ROWS, ClassProbabilities, Mistakes, confident_joint, judge, trust
+from curate.noise.quality import (
+    MOST_KEPT,
+    PRIOR_ROWS,
+    STEPS,
+    ClassProbabilities,
+    Mistakes,
+    confident_joint,
+    judge,
+    trust,
+)
 from curate.noise.share import anchors, shares
+from curate.policies.differences import CLOSE
 
 
 def kept(table, labels):
@@ -177,3 +187,7 @@ def test_annotators_are_weighed_by_how_often_they_are_right():
     assert weighed.pairs == pytest.approx(
         np.mean([(votes[100:, a] == votes[100:, b]).mean() for a, b in ((0, 1), (0, 2), (1, 2))]), abs=0.001
     )
+
+
+def test_a_quality_that_rounds_the_other_way_on_another_machine_is_verified_as_the_same():
+    assert STEPS <= CLOSE / 4
