@@ -16,16 +16,18 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none", str: "text"}
 
 
-def require_between(option: str, value: float | None, least: float, most: float | None = None, hint: str = "") -> None:
+def require_between(
+    option: str, value: float | None, least: float, most: float | None = None, hint: str = "", *, unit: str = ""
+) -> None:
     """Raise InputError for a number below ``least`` or above ``most``; None is accepted.
 
-    ``option`` names it as typed, and ``hint`` says what to do.
+    ``option`` names it as typed, ``hint`` says what to do, and ``unit`` follows the bounds.
     """
     if value is None or (value >= least and (most is None or value <= most)):
         return
     bounds = f"at least {least:,.10g}" if most is None else f"between {least:,.10g} and {most:,.10g}"
     got = f"{value:,}" if isinstance(value, int) else f"{value:g}"
-    raise InputError(f"{option} must be {bounds}, got {got}{hint and '; '}{hint}")
+    raise InputError(f"{option} must be {bounds}{unit and ' '}{unit}, got {got}{hint and '; '}{hint}")
 
 
 def require_seed(seed: int) -> None:

@@ -85,7 +85,7 @@ class TrainConfig:
         if not isinstance(self.settings, settings_class):
             raise TypeError(f"{self.method} takes {settings_class.__name__}, got {type(self.settings).__name__}")
         kind.check_views(self.augmentation)
-        require_between("size", self.size, 1, MOST_WIDTH, "it is in pixels")
+        require_between("size", self.size, 1, MOST_WIDTH, unit="pixels")
         require_between("epochs", self.epochs, 1, MOST_EPOCHS)
         require_between("accumulate", self.accumulate, 1)
         require_between("batch_size", self.batch_size, 2, hint="batch normalisation needs two images")

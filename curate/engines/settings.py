@@ -68,7 +68,7 @@ class ScoreSettings:
                 "--decode gpu measures no image quality, as the full image never leaves the GPU; add --no-quality, or "
                 "leave out --decode"
             )
-        require_between("--decode-timeout", self.decode_timeout, 0.1, 86_400, "it is a number of seconds")
+        require_between("--decode-timeout", self.decode_timeout, 0.1, 86_400, unit="seconds")
         if self.white is not None and not LEAST_WHITE <= self.white <= WHITE:
             raise InputError(f"--white must be auto or {LEAST_WHITE} to {WHITE}, got {self.white}; 12 bits are 4095")
         if self.dtype is not None:

@@ -73,7 +73,7 @@ class Encoding:
         """
         if resize is None and encode is None:
             return None
-        require_between("--resize", resize, 1, hint="it is a number of pixels")
+        require_between("--resize", resize, 1, unit="pixel")
         match = re.fullmatch(r"(jpeg|png|webp)(?::(\d{1,3}))?", encode or "png")
         quality = int(match[2] or QUALITY) if match else 0
         if match is None or not 1 <= quality <= 100 or (match[2] and match[1] == "png"):

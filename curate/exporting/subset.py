@@ -162,7 +162,7 @@ def _request(options: ExportOptions, opened: Table, encoding: Encoding | None, p
     sized = N_BYTES in opened.schema.names and encoding is None
     return ExportRequest(
         kind,
-        _exported_columns(opened, kind, options.take, label),
+        _exported_columns(opened, options.to, options.take, label),
         label,
         per,
         shard=Shard.of(options.shard, is_sized=sized) if kind.shards else Shard(),
@@ -194,10 +194,9 @@ def sides_column(table: Table) -> str | None:
     return SPLIT if values and all(value in SIDES for value in values) else None
 
 
-def _exported_columns(
-    table: Table, kind: Format, take: str | Sequence[str] | None, label: str | None
-) -> tuple[str, ...]:
+def _exported_columns(table: Table, to: str, take: str | Sequence[str] | None, label: str | None) -> tuple[str, ...]:
     """Return the columns exported in addition to key and uri."""
+    kind = FORMATS[to]
     if take is None:
         take = () if kind.minimal else ("*",)
     elif isinstance(take, str):
@@ -210,8 +209,7 @@ def _exported_columns(
     if lost is not None:
         kind_of = table.schema.field(lost).type
         raise InputError(
-            f"--take: this format cannot contain {kind_of}, the type of the column {lost!r}; leave it out, or use "
-            "--to parquet"
+            f"--take: {to} cannot contain {kind_of}, the type of the column {lost!r}; leave it out, or use --to parquet"
         )
     return taken
 

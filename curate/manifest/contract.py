@@ -102,8 +102,8 @@ class SourceOptions:
     noted: ClassVar[bool] = False  # recorded with a table, not requested by a user
 
     def __post_init__(self) -> None:
-        require_between("the limit of rows", self.limit, 1, hint="leave it out for all rows")
-        require_between("the size bound of an image in bytes", self.max_bytes, 1)
+        require_between("--limit", self.limit, 1, hint="leave it out for all rows")
+        require_between("max_bytes", self.max_bytes, 1)
         require_between("--connections", self.connections, 1, MOST_CONNECTIONS)
 
 

@@ -232,7 +232,7 @@ def save_chart(figure: "Figure", path: Path, *, overwrite: bool = False) -> None
 
 def check_width(width: float) -> None:
     """Raise InputError, with the bounds, for a width outside of the allowed range."""
-    require_between("--width", width, *WIDTHS, "it is in mm: a column has 89, a page 183")
+    require_between("--width", width, *WIDTHS, "a column has 89, a page 183", unit="mm")
 
 
 def _escape_missing(figure: "Figure") -> None:

@@ -183,7 +183,7 @@ def _check_course(typed: dict[str, Any]) -> None:
     from curate.training.course import MEASURES
 
     folder, measure = typed["course"], typed["save_best"]
-    require_between("--every", typed["every"], 1, hint="it is a number of epochs")
+    require_between("--every", typed["every"], 1, unit="epoch")
     if measure is not None and (measure not in MEASURES or folder is None or typed["measure_on"] is None):
         raise InputError(
             f"--save-best takes {', '.join(MEASURES)}, of --measure-on and written to --course; got {measure!r}"

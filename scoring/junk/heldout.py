@@ -45,7 +45,8 @@ class HeldOut:
             all inputs or by the features alone, whichever is more. Measured: at most a fifth for planted junk, two
             fifths or more for false alarms in drawn graphics.
         undecided: share of the flagged images set to the threshold, since they are nearer to unflagged images.
-        alike: share of the images that stay flagged and are hardly nearer to corrupted copies by all inputs.
+        alike: share of the images that are flagged with a ``nearness`` in (0.8, 1.2] by all inputs: hardly nearer to
+            corrupted copies than to unflagged images.
     """
 
     images: int

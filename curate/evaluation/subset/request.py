@@ -62,7 +62,7 @@ def parse_test(text: str | None, table: Table) -> TestSide:
 
 def check_amounts(options: EvaluateOptions) -> None:
     """Raise InputError for a number out of range."""
-    require_between("--seeds", options.seeds, 2, MOST_SEEDS, "the spread of random subsets is measured; 5 is usual")
+    require_between("--seeds", options.seeds, 2, MOST_SEEDS, "5 are usual, to measure the spread of random subsets")
     require_seed(options.seed)
     require_between("--sample", options.sample, 100, hint="choose more rows for --subset")
     require_between("--network", options.network, 0, MOST_STEPS, "400 steps are usual")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
-from curate.counted import counted
+from curate.counted import counted, listed
 from curate.manifest.store_path import path_on_disk
 from curate.manifest.text import read_bytes, read_json
 from curate.manifest.text_tables import MAX_TABLE_BYTES, read_csv
@@ -240,13 +240,13 @@ def planned(request: BalanceRequest, names: Sequence[str], sizes: NDArray[np.int
     if request.shares and plan.short.any() and not request.nearest:
         lacking = np.flatnonzero(plan.short)
         worst = lacking[np.argsort(-plan.short[lacking], kind="stable")]
-        listed = ", ".join(
+        lacks = ", ".join(
             f"{int(plan.quota[cell]):,} rows of {names[cell]!r}, of which there are {int(sizes[cell]):,}"
             for cell in worst[:N_NAMED].tolist()
         )
         more = f", and of {len(worst) - N_NAMED:,} more classes too many" if len(worst) > N_NAMED else ""
         raise InputError(
-            f"--rows {total:,} at these shares takes {listed}{more}: {int(plan.short.sum()):,} too few in all; at most "
+            f"--rows {total:,} at these shares takes {lacks}{more}: {int(plan.short.sum()):,} too few in all; at most "
             f"{plan.most:,} rows meet them (leave --rows out), or get as close as possible with --nearest"
         )
     return plan
@@ -306,10 +306,9 @@ def shares_in(
     unknown = [name for name in named if name not in place and named[name] > 0]
     if unknown:
         more = f" (and {len(unknown) - 1:,} more)" if len(unknown) > 1 else ""
-        some = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise InputError(
             f"no row has the {what} {unknown[0]!r}{more}, of which {named[unknown[0]]:.4g} was requested"
-            f"{closest(unknown[0], names)} ({what}: {some})"
+            f"{closest(unknown[0], names)} ({what}: {listed(names, 10)})"
         )
     shares = np.zeros(len(names))
     for name, share in named.items():

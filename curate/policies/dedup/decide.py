@@ -126,26 +126,25 @@ def decide_duplicates(
     protected, order = _order_of(table, rows, request, criteria, reviewed)
     work = _Work(table, rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
-    foreign, held, strange, unlike = work.foreign(
-        other, other_rows, open_rows, protected | reviewed.answered(LEAKS, KEPT)
-    )
+    bound = protected | reviewed.answered(LEAKS, KEPT)
+    foreign, held, unconfirmed_leaks, different_leaks = work.foreign(other, other_rows, open_rows, bound)
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
     stars = work.inside(open_rows, at_home)
     work, stars, large = _enlarged_last(work, stars, criteria, order, open_rows, at_home)
     near = stars.finder >= 0
     unconfirmed = work.confirm(stars)
-    different = (near & (stars.finder < 0)) | unlike
+    different = (near & (stars.finder < 0)) | different_leaks
     loose, waiting = work.loose(stars, unconfirmed)
     # with --report-only a row may be dropped for a better one in this table
     outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)
     _detach_dropped(stars, outside, reviewed.drop)
     linked = stars.finder >= 0
-    unconfirmed, strange = unconfirmed & linked, strange & outside & linked
+    unconfirmed, unconfirmed_leaks = unconfirmed & linked, unconfirmed_leaks & outside & linked
     different &= (stars.finder < 0) & ~reviewed.drop
     notes = [*_notes(rows, work.searches), *different_note(int(different.sum()))]
-    notes += [*unconfirmed_note(unconfirmed, table), *unconfirmed_note(strange, table, other)]
-    unconfirmed |= strange
+    notes += [*unconfirmed_note(unconfirmed, table), *unconfirmed_note(unconfirmed_leaks, table, other)]
+    unconfirmed |= unconfirmed_leaks
     to_review = ((waiting | (held & outside)) & linked) | unconfirmed
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
@@ -222,7 +221,7 @@ class _Work:
         if self.request.confirmed:
             unconfirmed, different = self.confirmation.leaks(stars, other, other_rows)
         if reported:
-            return stars, held, held, different
+            return stars, held, held.copy(), different
         held = (self.crowds.loose_leaks(stars, other_rows) & self.held_back(stars)) | unconfirmed
         open_rows &= (stars.finder < 0) | held
         return stars, held, unconfirmed, different

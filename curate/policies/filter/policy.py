@@ -12,7 +12,7 @@ from curate.options.option import Option, declared
 from curate.policies.contract import apply
 from curate.policies.decided import DECISION_SCHEMA, DROP, UNDECIDED, Decided, Result
 from curate.policies.filter.options import FilterRequest, with_rules
-from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments, Verdict, returned
+from curate.policies.filter.rule import COLUMN, EVEN, PER, Rule, RuleArguments, Verdict, require_type
 from curate.policies.filter.rules import MEANINGS, DecisionWords, decide, needs_of, notes_of, rule_from_json
 from curate.policies.filter.table import OF_RULES, RULES, may_repeat
 from curate.policies.outputs import Files
@@ -97,7 +97,7 @@ def _rules_in_order(typed: Sequence[tuple[str, Any]], options: FilterRequest, ta
                 allow_unmatched=options.allow_unmatched,
                 **trailing,
             )
-            rules.append(returned(name, RULES[name].read(value, arguments), Rule))  # type: ignore[type-abstract]
+            rules.append(require_type(name, RULES[name].read(value, arguments), Rule))  # type: ignore[type-abstract]
     return rules
 
 

@@ -144,7 +144,7 @@ class Reasons:
     numbers: Sequence[NDArray[np.float64]] | None = None
 
 
-def returned(rule: str, value: Any, kind: type[T]) -> T:
+def require_type(rule: str, value: Any, kind: type[T]) -> T:
     """Return what a rule returned; InputError for another type, possible with rules of other packages."""
     if not isinstance(value, kind):
         got = type(value).__name__

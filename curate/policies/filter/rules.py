@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, N_EXAMPLES, OUTCOMES, UNDECIDED, failures
-from curate.policies.filter.rule import Reasons, Rule, RuleResult, Ruling, Verdict, returned
+from curate.policies.filter.rule import Reasons, Rule, RuleResult, Ruling, Verdict, require_type
 from curate.policies.filter.table import RULES
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows
@@ -38,7 +38,7 @@ def rule_from_json(value: Mapping[str, Any]) -> Rule:
 
 def needs_of(rules: Sequence[Rule], table: Table) -> Needs:
     """Return the columns and facts of a table that the rules need."""
-    needs = [returned(rule.name, rule.needs(table), Needs) for rule in rules]
+    needs = [require_type(rule.name, rule.needs(table), Needs) for rule in rules]
     return Needs(
         exact=tuple(name for each in needs for name in each.exact),
         groups=tuple(dict.fromkeys(name for each in needs for name in each.groups)),
@@ -73,7 +73,7 @@ def decide(rules: Sequence[Rule], table_rows: Rows) -> Verdict:
             rows = slice(start, min(start + step, n))
             inside = outcome[rows] == KEEP
             counted = rule.counted(table_rows, inside, np.isin(decided_by[rows], by_name)) if by_name else inside
-            ruling = returned(rule.name, rule.judge(table_rows, rows, counted), Ruling)
+            ruling = require_type(rule.name, rule.judge(table_rows, rows, counted), Ruling)
             _check_masks(rule, ruling, len(inside))
             n_inside += int(inside.sum())
             for first in range(0, len(inside), BLOCK):
@@ -155,7 +155,7 @@ class DecisionWords:
         stop = start + len(keys)
         outcome = self.verdict.outcome[start:stop]
         rule = np.where(outcome == KEEP, self.last, self.verdict.rule[start:stop])
-        numbers = [np.full(len(keys), np.nan) for _ in DECISION_SCHEMA if pa.types.is_floating(_.type)]
+        numbers = [np.full(len(keys), np.nan) for column in DECISION_SCHEMA if pa.types.is_floating(column.type)]
         reason = _Reasons(len(keys))
         for index in range(len(self.rules)):
             places = np.flatnonzero(rule == index)
@@ -165,7 +165,7 @@ class DecisionWords:
             judged, dropped = places[~unjudged], outcome[places[~unjudged]] == DROP
             reason.put(places[unjudged], self.rules[index].missing())
             returns = self.rules[index].reasons(self.results[index], start + judged, dropped)
-            why = returned(self.rules[index].name, returns, Reasons)
+            why = require_type(self.rules[index].name, returns, Reasons)
             texts = why.texts if isinstance(why.texts, pa.Array) else pa.array(why.texts, pa.string())
             if len(texts) != len(judged) or texts.null_count:
                 raise InputError(

@@ -246,8 +246,8 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"holdout": "0", "label": "truth"}, "--holdout 0 holds out none"),
         ({"label": "truht"}, "no column 'truht'; did you mean 'truth'"),
         ({"label": "truth", "classes": ("ant", "bee")}, "expected the classes ant, bee in truth, got 'cow'"),
-        ({"budget": 0}, "budget of labels must be at least 1"),
-        ({"seed": -1}, "seed must be at least 0"),
+        ({"budget": 0}, "--budget must be at least 1"),
+        ({"seed": -1}, "--seed must be at least 0"),
         ({"gate": 0.3, "quality": "truth"}, "it is unknown whether high or low"),
     ],
 )

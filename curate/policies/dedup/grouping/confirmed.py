@@ -73,7 +73,7 @@ class Confirmation:
         rows, n = _linked(stars), len(stars.owner)
         others, mine = Thumbnails.read(other, np.unique(stars.owner[rows])), Thumbnails.read(self.table, rows)
         changes = self._changes_of(_pairs(stars, rows), others, mine, side)
-        undecided = _marked(rows[self._differ(stars, rows, changes, side)], n)
+        undecided = _marked(rows[self._unconfirmed(stars, rows, changes, side)], n)
         different = _marked(rows[(changes > OTHER) & self._checked(stars, rows, changes, side)], n)
         links = self._most_similar(side, different)
         others = Thumbnails.read(other, np.unique(links.query))
@@ -105,8 +105,8 @@ class Confirmation:
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
         changes = self._changes_of(_pairs(stars, rows), mine, mine, self.rows)
         checked = self._checked(stars, rows, changes, self.rows)
-        wrong = self._differ(stars, rows, changes, self.rows)
-        rows, changes, checked = rows[wrong], changes[wrong], checked[wrong]
+        unconfirmed = self._unconfirmed(stars, rows, changes, self.rows)
+        rows, changes, checked = rows[unconfirmed], changes[unconfirmed], checked[unconfirmed]
         equal = np.arange(len(rows))
         if BYTES in stars.names:
             equal = first_equal(self.rows.texts[SHA256].take(pa.array(rows)))
@@ -123,26 +123,38 @@ class Confirmation:
         stars.detach(other, other)
         return _marked(rows[left & ~is_other], len(stars.owner))
 
-    def _differ(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
-        """Return which linked rows are not confirmed by their local changes, shape (P,).
+    def _unconfirmed(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
+        """Return a mask of the linked rows that their local changes do not confirm as copies, shape (P,).
 
-        By a strict threshold, in large groups, of files without loss, and if most rows are not, each row must be. In
-        smaller groups, versions of a photograph may differ in a part: only those of a drawing, or of which most differ
-        clearly, are others.
+        These have to be copies by their change: rows of ``_checked``, pairs of lossless files, and every row where most
+        pairs of the table are no copies. The threshold is stricter in groups of 4 or more that are mostly no copies.
+
+        Other rows may differ in a part, as versions of one photograph do. They are unconfirmed only if they differ
+        clearly, and either image is a drawing or most rows of the group differ clearly.
+
+        Args:
+            stars: the groups.
+            rows: linked by signature, shape (P,).
+            changes: local change from their owners, NaN without a thumbnail, shape (P,).
+            side: the table of the owners.
         """
-        owner, wrong, clear = stars.owner[rows], ~(changes <= COPY), changes > OTHER
-        size, strange, unlike = (np.bincount(owner, some)[owner] for some in (None, wrong, clear))
-        checked = self._checked(stars, rows, changes, side)
-        wrong |= (size >= LARGE) & (2 * strange > size) & ~(changes <= STRICT)
-        exact = has_format(side, LOSSLESS)[owner] & has_format(self.rows, LOSSLESS)[rows]
-        exact |= 2 * (changes > COPY).sum() > max(len(rows), CHECKED)  # as in slices of a volume
+        owner = stars.owner[rows]
+        not_copy, clearly_other = ~(changes <= COPY), changes > OTHER
+        size, n_not_copy, n_other = (np.bincount(owner, mask)[owner] for mask in (None, not_copy, clearly_other))
+        not_copy |= (size >= LARGE) & (2 * n_not_copy > size) & ~(changes <= STRICT)
+        each_must_confirm = has_format(side, LOSSLESS)[owner] & has_format(self.rows, LOSSLESS)[rows]
+        each_must_confirm |= 2 * (changes > COPY).sum() > max(len(rows), CHECKED)  # as in slices of a volume
+        checked = self._checked(stars, rows, changes, side) | (each_must_confirm & ~np.isnan(changes))
         drawn = drawings(side, owner) | drawings(self.rows, rows)
-        return (wrong & (checked | (exact & ~np.isnan(changes)))) | (
-            clear & (drawn | ((size >= FEW) & (2 * unlike > size)))
-        )
+        mostly_other = (size >= FEW) & (2 * n_other > size)
+        return (not_copy & checked) | (clearly_other & (drawn | mostly_other))
 
     def _checked(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
-        """Return which linked rows may be known to differ: in large groups, by strict thresholds, of drawings."""
+        """Return a mask of the linked rows that are no copies if they differ clearly from their owners, shape (P,).
+
+        These are all rows of groups of 9 or more images, all rows at a threshold of 0.99 or more, and pairs of drawings
+        with thumbnails. Other rows that differ are only undecided.
+        """
         owner = stars.owner[rows]
         drawn = drawings(side, owner) & drawings(self.rows, rows) & ~np.isnan(changes)
         return (np.bincount(owner)[owner] >= CHECKED) | (self.threshold >= EVERY) | drawn
