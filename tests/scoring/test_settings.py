@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from scoring.errors import InputError
-from scoring.settings import parse_settings, with_settings
+from scoring.settings import parse_settings, require_between, with_settings
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,12 @@ class Recipe:
     nesterov: bool = False
     start: str = "small"
     limit: int | None = None
+
+
+def test_a_number_out_of_range_is_refused_with_bounds_unit_and_hint():
+    require_between("--width", 60, 60, 400, unit="mm")
+    with pytest.raises(InputError, match=r"^--width must be between 60 and 400 mm, got 5; 89 is usual$"):
+        require_between("--width", 5, 60, 400, "89 is usual", unit="mm")
 
 
 def test_a_value_may_hold_what_separates_and_spaces_around_do_not_count():

@@ -200,7 +200,7 @@ def test_the_digest_changes_with_content_time_name_and_order_only(tmp_path):
 def test_a_limit_takes_the_first_rows(tmp_path):
     put(tmp_path, "c.jpg", "a/1.jpg", "b.jpg")
     assert keys(open_manifest(tmp_path, SourceOptions(limit=2))) == ["a/1.jpg", "b.jpg"]
-    with pytest.raises(InputError, match="must be at least 1, got 0"):
+    with pytest.raises(InputError, match="--limit must be at least 1, got 0"):
         SourceOptions(limit=0)
 
 
