@@ -38,6 +38,7 @@ from curate.tables.keys import keys_at
 from curate.tables.table import Table, open_table
 from curate.tables.typed_json import read_value
 from scoring.errors import InputError
+from scoring.settings import require_seed
 
 N_CONFLICTS = 5
 N_LEAKS = 20
@@ -136,8 +137,8 @@ class Dedup:
             raise InputError(f"--audit draws 1 to {MOST_PAIRS:,} pairs, got {self.audit:,}; 200 is usual")
         if self.plant is not None and not 1 <= self.plant <= MOST_PLANTED:
             raise InputError(f"recall is estimated on 1 to {MOST_PLANTED:,} images, got {self.plant:,}; 200 is usual")
-        if (self.audit or self.plant) and not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+        if self.audit or self.plant:
+            require_seed(self.seed)
 
     def _refuse_inside(self) -> None:
         """Raise InputError for options on pairs within the table, if these are not searched."""

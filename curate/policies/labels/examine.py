@@ -29,6 +29,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
+from scoring.settings import require_seed
 
 RULE = "labels"
 QUALITY, SUGGESTED, WHY, AGREEMENT = "label_quality", "suggested_label", "label_why", "label_agreement"
@@ -86,8 +87,7 @@ class LabelsRequest(Request):
             raise InputError(f"expected each column of labels once, got {', '.join(self.label)}; pass each once")
         if not 0 < self.below <= 1:
             raise InputError(f"--below must be in (0, 1], got {self.below:g}; 0.5 is usual")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed must be between 0 and 2^31 - 1, got {self.seed}; choose another")
+        require_seed(self.seed)
         if self.drop and self.relabel is not None:
             raise InputError("--drop-suspected drops the rows that --relabel would correct; choose one of them")
         if self.relabel is not None and not self.relabel.strip():

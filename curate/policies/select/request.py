@@ -13,7 +13,7 @@ from curate.tables.amount import Amount
 from curate.tables.needs import EMBEDDINGS, Needs, Signal, Signals, quality_signal, signal
 from curate.tables.table import Table
 from scoring.errors import InputError
-from scoring.settings import with_settings
+from scoring.settings import require_between, with_settings
 
 SAFE_GATE = 0.2  # of the noise guard
 
@@ -115,11 +115,10 @@ class SelectRequest(Request):
             raise InputError(f"the gate must be in [0, 1), got {self.gate:g}; 0.3 leaves out the worst three tenths")
         if self.min_distance is not None and not 0 < self.min_distance <= 2:
             raise InputError(
-                "the least distance must be in (0, 2], between embeddings of unit length (0.32 is a cosine of 0.95), "
+                "--min-distance must be in (0, 2], between embeddings of unit length (0.32 is a cosine of 0.95), "
                 f"got {self.min_distance:g}"
             )
-        if self.seed < 0:
-            raise InputError(f"the seed must be 0 or more, got {self.seed}")
+        require_between("--seed", self.seed, 0)
         if self.quality and not self.wants_quality:
             raise InputError(f"--quality {self.quality} is for --gate, --discount or --noise-guard; add one of them")
 

@@ -97,15 +97,14 @@ class RoundSettings:
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise InputError(f"a batch must have at least 1 row, got {self.batch}; 100 is a usual one")
+        require_between("--batch", self.batch, 1, hint="100 is usual")
         if not 0 <= self.control < 1:
-            raise InputError(f"the control share must be in [0, 1), got {self.control:g}; 0.1 is the usual one")
+            raise InputError(f"--control must be in [0, 1), got {self.control:g}; 0.1 is the usual one")
         require_between("--budget", self.budget, 1, hint="leave it out for none")
         require_known(self.probe, PROBES, "unknown probe")
         require_between("--seed", self.seed, 0)
         if not 0 < self.confidence < 1:
-            raise InputError(f"the confidence must be above 0 and below 1, got {self.confidence:g}; 95% is usual")
+            raise InputError(f"--confidence must be above 0 and below 1, got {self.confidence:g}; 95% is usual")
         parse_rules(self.stop)
         lookup(TOOLS, self.format, kind="format")
         require_known(self.link, LINKS, "unknown --link")

@@ -229,8 +229,8 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({"batch": 0}, "at least 1 row, got 0"),
-        ({"control": 1.0}, r"control share must be in \[0, 1\), got 1"),
+        ({"batch": 0}, "--batch must be at least 1, got 0"),
+        ({"control": 1.0}, r"--control must be in \[0, 1\), got 1"),
         ({"strategy": "autos"}, "unknown strategy 'autos'; did you mean 'auto'"),
         ({"strategy": "small-loss"}, "the strategy small-loss is for tables whose labels are all known; use auto"),
         (

@@ -199,7 +199,7 @@ def test_what_cannot_be_chosen_is_one_line(plan, said):
         ({"min_distance": 0.0}, r"must be in \(0, 2\].* got 0"),
         ({"min_distance": 2.5}, "got 2.5"),
         ({"min_distance": float("nan")}, "got nan"),
-        ({"seed": -1}, "the seed must be 0 or more, got -1"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
     ],
 )
 def test_a_plan_out_of_range_is_one_line(given, said):
