@@ -5,6 +5,7 @@ multipart upload; what may be written only once is created on condition that it 
 """
 
 import hashlib
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -275,8 +276,9 @@ def path_or_store(text: "str | Path | StorePath") -> "Path | StorePath":
 
 
 def is_cleaned(path: "Path | StorePath") -> bool:
-    """Return whether a path is a local folder that ``curate clean`` wrote."""
-    return isinstance(path, Path) and all((path / name).is_file() for name in (CLEANED, CLEANING))
+    """Return whether a path is a local folder that ``curate clean`` wrote; False also for a name that is too long."""
+    names = (CLEANED, CLEANING)
+    return isinstance(path, Path) and all(os.path.isfile(path / name) for name in names)  # noqa: PTH113
 
 
 def subset_at(path: "Path | StorePath") -> "Path | StorePath":

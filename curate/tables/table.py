@@ -19,7 +19,7 @@ from curate.columns import EMBEDDING, FOLDER, KEY, LABEL, URI
 from curate.counted import repeated
 from curate.manifest.layout import without_views
 from curate.manifest.names import is_image_name
-from curate.manifest.store_path import CLEANED, UNFINISHED, StorePath, is_cleaned, path_to_read
+from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read, subset_at
 from curate.tables.batches import file_batches, named_errors, open_parquet
 from curate.tables.digests import is_list
 from curate.tables.moved import Moved, folders_of, has_text_keys, moved_with
@@ -265,9 +265,8 @@ def open_table(path: str | Path | StorePath, *, require: Sequence[str] = (), emb
     """
     if not str(path):
         raise InputError(f"expected a Parquet file or a folder of {PART_FILES}, got an empty text; pass a table")
-    path = path_to_read(path)
-    files = _stored_files(path) if isinstance(path, StorePath) else _local_files(path)
-    table = Table(path / CLEANED if files == [path / CLEANED] else path, files)
+    path = subset_at(path_to_read(path))
+    table = Table(path, _stored_files(path) if isinstance(path, StorePath) else _local_files(path))
     table.require(require)
     return table.by(embedding)
 
@@ -288,8 +287,6 @@ def _local_files(path: Path) -> list[Path]:
         raise InputError(f"{path} does not exist; pass a Parquet file or a folder of {PART_FILES}")
     if files := sorted(path.glob(PART_FILES)):
         return files
-    if is_cleaned(path):
-        return [path / CLEANED]
     if any(is_image_name(each.name) for each in islice(path.rglob("*"), LOOKED_AT)):
         raise InputError(f"expected a scored table, and {path} holds images; run: curate score {path} -o NAME.parquet")
     raise InputError(f"expected {PART_FILES} in the folder {path}, got none; pass a table that curate wrote")
