@@ -115,15 +115,24 @@ def findings_of(
 
 
 def of_findings(findings: Sequence[Finding]) -> Gallery:
-    """Return the findings as a gallery, the worst rows of each kind."""
+    """Return the findings as a gallery: the worst rows of each kind, the first ones of each group unlike the rest."""
     groups, most = [], 2 * EACH
-    for each in findings:
-        shown = f"the worst {most} of " if len(each.rows) > most else ""
+    for each in [section for finding in findings for section in _sections(finding)]:
+        shown = f"{'' if each.kind == GROUPS else 'the worst '}{most} of " if len(each.rows) > most else ""
         words = f"{each.kind}: {each.words}: {shown}{counted(len(each.rows), 'row')}"
         groups.append(Group(words, each.rows[:most].tolist()))
     n = len(set().union(*(each.rows.tolist() for each in findings)))
     words = f"the worst of each kind among {counted(n, 'kept row')} with a finding, the largest consequence first"
     return Gallery("review", "To review", words, groups=groups)
+
+
+def _sections(finding: Finding) -> Iterator[Finding]:
+    """Yield each group unlike the rest as a finding, or any other finding as it is."""
+    if finding.kind != GROUPS:
+        yield finding
+        return
+    for part in dict.fromkeys(finding.parts):
+        yield replace(finding.of(np.array(finding.parts) == part), words=part)
 
 
 def _leaks(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from choosing import columns_of, write
@@ -11,6 +12,7 @@ import curate
 from curate.cli import app
 from curate.policies.receipts import sealed
 from curate.reporting.document import FactsRequest, gather
+from curate.reporting.findings import Finding, of_findings
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -112,3 +114,15 @@ def test_from_python_one_result_needs_no_list(five_policies):
     single, listed = (curate.report(table, results, points=0, thumbs=0).document for results in (str(kept), [kept]))
     assert [step["step"] for step in single["funnel"]] == ["filter"]
     assert single["funnel"] == listed["funnel"]
+
+
+def test_each_group_unlike_the_rest_is_shown_by_itself():
+    rows = np.arange(70)
+    parts = ["in group 1"] * 40 + ["in group 4"] * 30
+    finding = Finding("unlike-the-rest", "unlike", rows, np.repeat([1.0, 4.0], [40, 30]), parts, parts)
+    bright = Finding("bright", "nothing in it is dark", rows[:3], np.ones(3), ["bright"] * 3)
+    first, second, last = of_findings([finding, bright]).groups
+    assert (list(first.rows), list(second.rows), list(last.rows)) == ([*range(24)], [*range(40, 64)], [0, 1, 2])
+    assert "group 1" in first.words
+    assert "40 rows" in first.words
+    assert "group 4" in second.words
