@@ -327,7 +327,7 @@ def _changes(
         rows, turned = np.divmod(views, len(ORIENTATIONS))
         images = first.values[first.at(rows)]
         for place in np.flatnonzero(turned).tolist():
-            images[place] = orient(images[place].reshape(SIDE, SIDE), int(turned[place]) + 1).ravel()
+            images[place] = orient(images[place].reshape(SIDE, SIDE, 1), int(turned[place]) + 1).ravel()
         return local_change(images, second.values[second.at(row[part])], at, most=most)
 
     with ThreadPoolExecutor(min(usable_cores(), MOST_THREADS)) as pool:

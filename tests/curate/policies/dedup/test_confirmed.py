@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made import write_table
-from PIL import Image, ImageDraw, ImageFont, ImageOps
+from PIL import Image, ImageDraw, ImageFont
 from runs import SMALL
 
 import curate
@@ -101,11 +101,14 @@ def test_pairs_of_a_template_wait_where_they_are_the_most_and_versions_of_photog
     assert (result.dropped, result.to_review) == (6 + 7, 0)
 
 
-def test_a_mirrored_copy_is_confirmed_in_its_view(tmp_path):
-    images = {"a.jpg": (plate(NUMBERS[0]), 90), "mirrored.jpg": (ImageOps.mirror(plate(NUMBERS[0])), 80)}
-    images["other.jpg"] = (ImageOps.mirror(plate(NUMBERS[1])), 80)
+@pytest.mark.parametrize(
+    ("option", "turned"), [("mirrored", Image.Transpose.FLIP_LEFT_RIGHT), ("rotated", Image.Transpose.ROTATE_90)]
+)
+def test_a_turned_copy_is_confirmed_in_its_view(tmp_path, option, turned):
+    images = {"a.jpg": (plate(NUMBERS[0]), 90), "turned.jpg": (plate(NUMBERS[0]).transpose(turned), 80)}
+    images["other.jpg"] = (plate(NUMBERS[1]).transpose(turned), 80)
     path = table_of(tmp_path / "s.parquet", images)
-    result = curate.dedup(path, tmp_path / "u.parquet", mirrored=True, finder=STRICT)
+    result = curate.dedup(path, tmp_path / "u.parquet", finder=STRICT, **{option: True})
     assert (len(dropped(result)), result.kept) == (1, 2)
     assert "other.jpg" not in dropped(result)
 
