@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.selectors.contract import Pool, Selection, Selector, check
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 
 STRATA = {"predicted": "probabilities", "given": "labels"}  # kind of class -> required field
@@ -80,7 +81,7 @@ class StratifiedRandom(Selector):
         return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)
 
 
-def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> NDArray[np.int64]:
+def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> Ints:
     """Return the number of earlier rows of the same class, shape (N,), in the order of a key, or of the rows.
 
     Args:
@@ -91,7 +92,7 @@ def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> N
     return rows.select(pl.col("key").rank("ordinal").over("class")).to_series().to_numpy().astype(np.int64) - 1
 
 
-def labelled_in(pool: Pool, classes: NDArray[np.int64]) -> NDArray[np.int64]:
+def labelled_in(pool: Pool, classes: Ints) -> Ints:
     """Return the number of labelled rows of each class (C,); 0 without labels."""
     if pool.labels is None:
         return np.zeros(len(classes), np.int64)
@@ -154,7 +155,7 @@ class SmallLoss(Selector):
         )
 
 
-def _refuse_negative(rows: NDArray[np.int64], loss: NDArray[np.float64]) -> None:
+def _refuse_negative(rows: Ints, loss: Floats) -> None:
     if not len(loss) or loss.min() >= LEAST:
         return
     raise InputError(
@@ -163,7 +164,7 @@ def _refuse_negative(rows: NDArray[np.int64], loss: NDArray[np.float64]) -> None
     )
 
 
-def _notes(trusted: NDArray[np.bool_], unknown: NDArray[np.bool_], share: float) -> tuple[str, ...]:
+def _notes(trusted: Mask, unknown: Mask, share: float) -> tuple[str, ...]:
     """Return notes on picks without a confirmed label."""
     if unknown.all():
         return ("no candidate has a known class, so these are random picks",)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import members, spans, squared_distances, subset, unit
 from curate.selectors.picking import picking
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 
 ROUNDS = 25  # iterations of k-means, at most
@@ -37,11 +38,11 @@ class Clusters:
         labelled: labelled rows of each cluster, shape (k,).
     """
 
-    rows: NDArray[np.int64]
+    rows: Ints
     of_row: NDArray[np.int32]
     centroids: NDArray[np.float32]
-    sizes: NDArray[np.int64]
-    labelled: NDArray[np.int64]
+    sizes: Ints
+    labelled: Ints
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class KMeans(Selector):
         check(pool, budget, self.needs)
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
 
-        def nearness(positions: NDArray[np.int32]) -> NDArray[np.float64]:
+        def nearness(positions: NDArray[np.int32]) -> Floats:
             centroid = clusters.centroids[clusters.of_row[positions[0]]].astype(np.float64)
             return np.concatenate(
                 [unit(vectors[positions[span]], np.float64) @ centroid for span in spans(len(positions))]
@@ -111,7 +112,7 @@ class TypiClust(Selector):
         typical = np.zeros(len(clusters.rows))
         drawn: list[int] = []
 
-        def typicality_of(positions: NDArray[np.int32]) -> NDArray[np.float64]:
+        def typicality_of(positions: NDArray[np.int32]) -> Floats:
             typical[positions] = typicality(vectors[positions], seed)
             if len(positions) > LARGEST:
                 drawn.append(len(positions))
@@ -122,7 +123,7 @@ class TypiClust(Selector):
         return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *more))
 
 
-def typicality(vectors: NDArray, seed: int) -> NDArray[np.float64]:
+def typicality(vectors: NDArray, seed: int) -> Floats:
     """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5), for the vectors (n, D) of a cluster.
 
     Higher is denser. With more than 20,000 rows, neighbours are searched in a random sample of that size.
@@ -171,18 +172,14 @@ def _check_clusters(most: int) -> None:
         raise InputError(f"most_clusters must be at least 1, got {most}")
 
 
-def _best_last(positions: NDArray[np.int32], score: NDArray[np.float64]) -> NDArray[np.int32]:
+def _best_last(positions: NDArray[np.int32], score: Floats) -> NDArray[np.int32]:
     """Return positions sorted by score, best last; scores equal in float32 put the lower row last."""
     return positions[np.argsort(-score.astype(np.float32), kind="stable")].astype(np.int32)[::-1]
 
 
 def _visit(
-    pool: Pool,
-    clusters: Clusters,
-    budget: int,
-    score: Callable[[NDArray[np.int32]], NDArray[np.float64]],
-    last: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    pool: Pool, clusters: Clusters, budget: int, score: Callable[[NDArray[np.int32]], Floats], last: Mask
+) -> tuple[Ints, tuple[str, ...]]:
     """Return positions in the order picked: repeatedly one from the cluster with the fewest picks.
 
     Args:

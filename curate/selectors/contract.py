@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Floats, Ints
 from scoring.errors import InputError
 
 
@@ -29,11 +30,11 @@ class Pool:
         holdout_loss: of each row's own label under a model trained on other rows, shape (N,) float32; None without.
     """
 
-    candidates: NDArray[np.int64]
-    labelled: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    candidates: Ints
+    labelled: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     vectors: NDArray[np.floating] | None = None
     probabilities: NDArray[np.float32] | None = None
-    labels: NDArray[np.int64] | None = None
+    labels: Ints | None = None
     uncertainty: NDArray[np.floating] | None = None
     quality: NDArray[np.float32] | None = None
     holdout_loss: NDArray[np.float32] | None = None
@@ -66,9 +67,9 @@ class Selection:
         notes: notes for the user, such as the measured loss of an approximation.
     """
 
-    rows: NDArray[np.int64]
-    gains: NDArray[np.float64]
-    parts: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    rows: Ints
+    gains: Floats
+    parts: dict[str, Floats] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from curate.selectors.geometry import spans
 from curate.selectors.picking import picking
+from scoring.arrays import Floats, Ints
 
 CHUNK = 32  # rows whose gain is updated first
 TIE = 1e-9  # gains closer than this, relative to the best, are ties
@@ -30,7 +31,7 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
 class Alone(Protocol):
     """The gain of a row from covering itself, needed if the sampled references do not include it."""
 
-    def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gains(self, rows: Ints) -> Floats:
         """Return the gain of each row given the picks so far, shape (B,); never increasing."""
 
     def take(self, row: int) -> None:
@@ -57,8 +58,8 @@ class DenseCover:
         similarity: NDArray,
         weights: NDArray,
         covered: NDArray,
-        as_reference: NDArray[np.int64] | None = None,
-        most: NDArray[np.float64] | None = None,
+        as_reference: Ints | None = None,
+        most: Floats | None = None,
         alone: Alone | None = None,
     ) -> None:
         self._similarity, self._as_reference, self._alone = similarity, as_reference, alone
@@ -74,7 +75,7 @@ class DenseCover:
         for span in spans(len(similarity) if most is None else 0, 512):
             self._measure(np.arange(span.start, span.stop))
 
-    def _measure(self, rows: NDArray[np.int64]) -> None:
+    def _measure(self, rows: Ints) -> None:
         reached = np.maximum(self._similarity[rows], self.covered)  # (B, R)
         reached -= self.covered
         gains = reached.astype(self._type, copy=False)
@@ -119,14 +120,14 @@ class DenseCover:
         self._measured[row] = np.iinfo(np.int64).max
 
 
-def _lowest(gains: NDArray[np.float64], floor: float) -> tuple[int, float]:
+def _lowest(gains: Floats, floor: float) -> tuple[int, float]:
     """Return the lowest row with the largest gain up to rounding, and that gain, >= 0."""
     top = float(gains.max())
     row = int((gains >= top - TIE * abs(top) - floor).argmax())
     return row, max(float(gains[row]), 0.0)
 
 
-def greedy(cover: DenseCover, budget: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def greedy(cover: DenseCover, budget: int) -> tuple[Ints, Floats]:
     """Return the rows picked greedily, (budget,) int64, and their gains, float64; ties go to the lower row."""
     picks, gains = np.empty(budget, np.int64), np.empty(budget)
     for position in picking(budget):

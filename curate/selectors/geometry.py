@@ -6,19 +6,18 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
+from scoring.arrays import Ints
 from scoring.errors import InputError
 
 BLOCK = 2048  # rows that are converted at a time
 
-Rows = NDArray[np.int64]
 
-
-def members(candidates: Rows, labelled: Rows) -> Rows:
+def members(candidates: Ints, labelled: Ints) -> Ints:
     """Return the candidates and labelled rows together, ascending."""
     return np.sort(np.concatenate([candidates, labelled]))
 
 
-def subset(vectors: NDArray, rows: Rows) -> NDArray:
+def subset(vectors: NDArray, rows: Ints) -> NDArray:
     """Return ``vectors[rows]`` for ascending, distinct rows; without a copy if these are all rows."""
     return vectors if len(rows) == len(vectors) else vectors[rows]
 

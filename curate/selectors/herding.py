@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.cover import FULL, DenseCover, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
+from scoring.arrays import Floats, Ints
 from scoring.errors import InputError
 
 LIKELY = 4_096  # candidates compared with labelled rows at once
@@ -102,7 +103,7 @@ def _herd(self: MaxHerding, pool: Pool, weights: NDArray[np.float32], budget: in
 
 def _exact(
     pool: Pool, vectors: NDArray, weights: NDArray[np.float32], bandwidth: float, budget: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+) -> tuple[Ints, Floats]:
     """Return positions among the candidates and their gains, with the full float64 kernel in memory."""
     rows = unit(vectors[pool.candidates], np.float64)
     similarity = rbf(rows, rows, bandwidth)
@@ -113,13 +114,8 @@ def _exact(
 
 
 def _staged(
-    self: MaxHerding,
-    pool: Pool,
-    vectors: NDArray,
-    weights: NDArray[np.float32],
-    budget: int,
-    seed: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], tuple[str, ...]]:
+    self: MaxHerding, pool: Pool, vectors: NDArray, weights: NDArray[np.float32], budget: int, seed: int
+) -> tuple[Ints, Floats, tuple[str, ...]]:
     """Return positions among the candidates, gains and notes; the picks of a stage do not depend on the budget."""
     size = len(pool.candidates)
     picks, gains = np.empty(0, np.int64), np.empty(0)
@@ -168,13 +164,7 @@ class _SelfCoverage:
     """
 
     def __init__(
-        self,
-        vectors: NDArray,
-        rows: NDArray[np.int64],
-        weights: NDArray,
-        done: NDArray[np.int64],
-        order: NDArray[np.int64],
-        bandwidth: float,
+        self, vectors: NDArray, rows: Ints, weights: NDArray, done: Ints, order: Ints, bandwidth: float
     ) -> None:
         self._vectors, self._rows, self._weights = vectors, rows, weights.astype(np.float64)
         self._order, self._next, self._bandwidth = order, 0, bandwidth
@@ -187,7 +177,7 @@ class _SelfCoverage:
         self._picked[self._count] = self._units(np.array([row]))[0]
         self._count += 1
 
-    def gains(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gains(self, rows: Ints) -> Floats:
         """Return the gain of each row, shape (B,)."""
         fresh = self._with_next(rows[~self._known[rows]])
         if len(fresh):
@@ -201,7 +191,7 @@ class _SelfCoverage:
             self._seen[rows] = self._count
         return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
 
-    def _with_next(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _with_next(self, rows: Ints) -> Ints:
         """Return rows and some that are likely needed next, since updating several together costs no more."""
         while 0 < len(rows) < TOGETHER and self._next < len(self._order):
             ahead = self._order[self._next : self._next + TOGETHER]
@@ -209,21 +199,21 @@ class _SelfCoverage:
             rows = np.union1d(rows, ahead[~self._known[ahead]])
         return rows
 
-    def _cover(self, rows: NDArray[np.int64], similarity: NDArray) -> None:
+    def _cover(self, rows: Ints, similarity: NDArray) -> None:
         """Update the similarity to the nearest row, in blocks of fixed size, since the last bits depend on it."""
         self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
 
-    def _units(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _units(self, rows: Ints) -> NDArray[np.float32]:
         return unit(self._vectors[self._rows[rows]], np.float32)
 
 
-def _positions(drawn: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _positions(drawn: Ints, rows: Ints) -> Ints:
     """Return the position of each row among the drawn rows, -1 if absent; both are ascending."""
     at = np.searchsorted(drawn, rows).clip(max=len(drawn) - 1)
     return np.where(drawn[at] == rows, at, -1)
 
 
-def _covered(rows: NDArray, vectors: NDArray, done: NDArray[np.int64], bandwidth: float) -> NDArray:
+def _covered(rows: NDArray, vectors: NDArray, done: Ints, bandwidth: float) -> NDArray:
     """Return the similarity of each of R unit rows to the nearest of ``done``, shape (R,); 0 without any."""
     best = np.full(len(rows), -np.inf, rows.dtype)
     for span in spans(len(done), 512):
@@ -246,13 +236,13 @@ def _similarity(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
 
 def _drawn(
     vectors: NDArray,
-    rows: NDArray[np.int64],
+    rows: Ints,
     references: NDArray,
-    as_reference: NDArray[np.int64],
+    as_reference: Ints,
     bandwidth: float,
     weights: NDArray[np.float32],
     before: NDArray[np.float32],
-) -> tuple[NDArray[np.uint16], NDArray[np.float64]]:
+) -> tuple[NDArray[np.uint16], Floats]:
     """Return the fixed kernel between rows and references, shape (M, R), and the maximal gain of each row, (M,).
 
     Cosines are computed in bfloat16, with errors of about 0.004 that average out over the references; this is several

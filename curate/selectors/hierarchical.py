@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from curate.selectors.chance import turn_in_class
 from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import members, subset
+from scoring.arrays import Ints
 from scoring.lookup import require_known
 from scoring.settings import require_between
 
@@ -135,7 +136,7 @@ def spread_centroids(
     return centroids
 
 
-def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], most: int) -> NDArray[np.int64]:
+def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], most: int) -> Ints:
     """Return the rows nearest to each centroid, at most ``most`` per cluster, ascending; none of cluster -1."""
     return np.flatnonzero((turn_in_class(cluster, -nearness) < most) & (cluster >= 0))
 
@@ -143,11 +144,11 @@ def nearest_of_each(cluster: NDArray[np.int32], nearness: NDArray[np.float32], m
 def balanced(
     home: NDArray[np.int32],
     parents: Sequence[NDArray[np.int32]],
-    taken: NDArray[np.int64],
+    taken: Ints,
     *,
     first: NDArray[np.floating] | None = None,
     seed: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return all rows in an order of which every prefix is shared evenly among clusters at each level.
 
     Args:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Pool, Selection, Selector, check
 from curate.selectors.geometry import spans, unit, widened
 from curate.selectors.picking import picking
+from scoring.arrays import Ints
 
 FRONT, ROOTS = 4096, 16  # rows with exact distances: at least this many, or 16 sqrt(N), the fastest number
 ALIKE = 512  # rows of similar age that are updated together
@@ -72,14 +73,7 @@ class Farthest:
     """
 
     def __init__(
-        self,
-        vectors: NDArray,
-        candidates: NDArray[np.int64],
-        labelled: NDArray[np.int64],
-        budget: int,
-        first: int,
-        *,
-        unit_length: bool,
+        self, vectors: NDArray, candidates: Ints, labelled: Ints, budget: int, first: int, *, unit_length: bool
     ) -> None:
         size = len(candidates)
         small = size * vectors.shape[1] <= EXACT_NUMBERS
@@ -104,7 +98,7 @@ class Farthest:
         self._bound[~self._open] = -np.inf
 
     @property
-    def picks(self) -> NDArray[np.int64]:
+    def picks(self) -> Ints:
         """Rows of the pool in the order picked."""
         return self._done[self._start : self._total].copy()
 
@@ -171,13 +165,13 @@ class Farthest:
         for span in spans(len(rows)):
             self._raise_floor(rows[span][self._bound[rows[span]] > self._floor])
 
-    def _raise_floor(self, rows: NDArray[np.int64]) -> None:
+    def _raise_floor(self, rows: Ints) -> None:
         """Update rows; the farthest of them becomes the new floor if it is higher."""
         self._catch_up(rows, self._vectors_of(rows))
         known = self._bound[rows[self._seen[rows] == self._total]]
         self._floor = max(self._floor, float(known.max(initial=-np.inf)))
 
-    def _tied(self, top: float) -> NDArray[np.int64]:
+    def _tied(self, top: float) -> Ints:
         """Update every row whose distance may reach ``top``; return the rows at it, none if some are farther."""
         rows = np.flatnonzero(self._bound >= top - self._close)
         stale = rows[self._seen[rows] < self._total]
@@ -187,7 +181,7 @@ class Farthest:
         rows = np.flatnonzero(self._bound >= top - self._close)
         return rows if (self._seen[rows] == self._total).all() else rows[:0]
 
-    def _catch_up(self, rows: NDArray[np.int64], vectors: NDArray) -> None:
+    def _catch_up(self, rows: Ints, vectors: NDArray) -> None:
         """Update rows, stopping early for rows below the front's lowest distance."""
         first = int(self._seen[rows].min(initial=self._total))
         while first < self._total and len(rows):
@@ -198,7 +192,7 @@ class Farthest:
             if not going.all():
                 rows, vectors = rows[going], vectors[going]
 
-    def _update_distances(self, rows: NDArray[np.int64], vectors: NDArray, first: int, last: int) -> None:
+    def _update_distances(self, rows: Ints, vectors: NDArray, first: int, last: int) -> None:
         """Update distances for the labelled rows and picks with indices ``first`` to ``last``."""
         centres = self._cast(self._vectors[self._done[first:last]])
         squares = vectors @ centres.T  # (B, c)
@@ -212,7 +206,7 @@ class Farthest:
         self._nearest[rows[closer]] = first + at[closer]
         self._seen[rows] = np.maximum(self._seen[rows], last)
 
-    def _exact(self, rows: NDArray[np.int64]) -> tuple[int, float]:
+    def _exact(self, rows: Ints) -> tuple[int, float]:
         """Return the row farthest from its nearest pick, ties to the lower row, and that distance, in float64."""
         row, best = -1, -1.0
         for span in spans(len(rows)):
@@ -225,7 +219,7 @@ class Farthest:
                 row, best = int(rows[span][int((distance >= top * (1 - TIE)).argmax())]), top
         return row, best
 
-    def _vectors_of(self, rows: NDArray[np.int64]) -> NDArray:
+    def _vectors_of(self, rows: Ints) -> NDArray:
         return self._cast(self._vectors[self._candidates[rows]])
 
     def _cast(self, vectors: NDArray, precision: type[np.floating] | None = None) -> NDArray:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.contract import HOW_TO_GET, Pool, Selection, Selector, blocks, check
+from scoring.arrays import Floats
 from scoring.errors import InputError
 from scoring.metrics.ranking import ranks
-
-Floats = NDArray[np.float64]
 
 
 def least_confidence(probabilities: NDArray) -> Floats:
@@ -139,7 +138,7 @@ class HighestScore(Ranked):
     compute = staticmethod(lambda uncertainty: uncertainty.astype(np.float64))
 
 
-def rank_share(values: NDArray) -> NDArray[np.float64]:
+def rank_share(values: NDArray) -> Floats:
     """Return (rank - 1/2) / M of finite values (M,), rank from 1; ties get their mean rank.
 
     In (0, 1); a constant gives 1/2, and negated values 1 minus the result.

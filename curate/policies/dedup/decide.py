@@ -33,9 +33,9 @@ from curate.tables.keys import key_ranks
 from curate.tables.provenance import same_model, same_signature
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
+from scoring.arrays import Ints, Mask
 from scoring.errors import InputError
 
-Marked = NDArray[np.bool_]
 MOST = 65_536  # rows of the other table per block of queries
 ENOUGH = 256  # matches of a row after which no better one is searched
 
@@ -63,28 +63,28 @@ class Duplicates:
     """
 
     rows: Rows
-    order: NDArray[np.int64]
+    order: Ints
     searches: dict[str, Search]
     stars: Stars
-    outside: Marked
+    outside: Mask
     foreign: Stars
     outcome: NDArray[np.uint8]
     reviewed: Reviewed
-    loose: Marked
-    to_review: Marked
-    unconfirmed: Marked
-    different: Marked
-    large: Marked | None = None
+    loose: Mask
+    to_review: Mask
+    unconfirmed: Mask
+    different: Mask
+    large: Mask | None = None
     other_rows: Rows | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
-    def gone(self) -> Marked:
+    def gone(self) -> Mask:
         """Mask of the rows dropped for another row of either table, without those to review, shape (N,)."""
         return (self.stars.finder >= 0) & ~self.to_review
 
     @cached_property
-    def leaks(self) -> Marked:
+    def leaks(self) -> Mask:
         """Mask of the rows that are also in the other table, shape (N,); some may be dropped within this table."""
         return self.foreign.finder >= 0
 
@@ -163,7 +163,7 @@ def decide_duplicates(
 
 def _order_of(
     table: Table, rows: Rows, request: DedupRequest, criteria: Sequence[Criterion], reviewed: Reviewed
-) -> tuple[Marked, Callable[..., NDArray[np.int64]]]:
+) -> tuple[Mask, Callable[..., Ints]]:
     """Return a mask of the protected rows, and the function that computes the order of keeping."""
     protected = rows.holds(request.protect)
     if protected is None:
@@ -182,7 +182,7 @@ class _Work:
     table: Table
     rows: Rows
     request: DedupRequest
-    order: NDArray[np.int64]
+    order: Ints
     searches: dict[str, Search]
     compared: Callable[[int, int], None]
 
@@ -207,8 +207,8 @@ class _Work:
         return Confirmation(self.table, self.rows, self.searches[SIGNATURE], threshold, self.request.views(), place)
 
     def foreign(
-        self, other: Table | None, other_rows: Rows | None, open_rows: Marked, bound: Marked
-    ) -> tuple[Stars, Marked, Marked, Marked]:
+        self, other: Table | None, other_rows: Rows | None, open_rows: Mask, bound: Mask
+    ) -> tuple[Stars, Mask, Mask, Mask]:
         """Return the groups with the other table, and masks of rows kept anyway, unconfirmed, and known to differ.
 
         Linked rows are removed from ``open_rows`` in place.
@@ -226,21 +226,21 @@ class _Work:
         open_rows &= (stars.finder < 0) | held
         return stars, held, unconfirmed, different
 
-    def confirm(self, stars: Stars) -> Marked:
+    def confirm(self, stars: Stars) -> Mask:
         """Detach rows that are not copies of their owners; return a mask of those that remain undecided, shape (N,)."""
         return self.confirmation.apply(stars) if self.request.confirmed else np.zeros(len(self.rows), bool)
 
-    def held_back(self, stars: Stars) -> Marked:
+    def held_back(self, stars: Stars) -> Mask:
         """Return a mask of the rows linked by a finder that holds back rows of large groups, shape (N,)."""
         return np.isin(stars.finder, [at for at, name in enumerate(stars.names) if name in self.request.held_back])
 
-    def inside(self, open_rows: Marked, protected: Marked) -> Stars:
+    def inside(self, open_rows: Mask, protected: Mask) -> Stars:
         """Return the groups in the table."""
         if self.request.only_against:
             return Stars.empty(len(self.rows), tuple(self.searches))
         return find_stars(self.order, self.searches, open_rows.copy(), protected, compared=self.compared)
 
-    def loose(self, stars: Stars, unconfirmed: Marked) -> tuple[Marked, Marked]:
+    def loose(self, stars: Stars, unconfirmed: Mask) -> tuple[Mask, Mask]:
         """Return masks of rows just above the threshold in large groups, and of those kept, with owners, (N,) each.
 
         Rows that get another owner may thereby be confirmed, in place.
@@ -258,7 +258,7 @@ class _Work:
             unconfirmed[moved] = ~self.confirmation.holds(stars, moved)
         return loose, waiting
 
-    def _assign_certain(self, stars: Stars, waiting: Marked) -> Marked:
+    def _assign_certain(self, stars: Stars, waiting: Mask) -> Mask:
         """Assign waiting rows that are certain copies of a kept or waiting row; return a mask of them, shape (N,)."""
         strict = {name: self.crowds.bounds[name].sure for name in self.request.held_back}
         strict_searches = {**self.searches, **{name: self._search(name, least) for name, least in strict.items()}}
@@ -273,13 +273,8 @@ class _Work:
 
 
 def _enlarged_last(
-    work: _Work,
-    stars: Stars,
-    criteria: Sequence[Criterion],
-    order: Callable[..., NDArray[np.int64]],
-    open_rows: Marked,
-    at_home: Marked,
-) -> tuple[_Work, Stars, Marked | None]:
+    work: _Work, stars: Stars, criteria: Sequence[Criterion], order: Callable[..., Ints], open_rows: Mask, at_home: Mask
+) -> tuple[_Work, Stars, Mask | None]:
     """Group again if a kept image is only an enlarged one; return also the mask of enlarged rows, None if unknown."""
     if all(each.typed != LEAST_LOST for each in criteria):
         return work, stars, None
@@ -290,7 +285,7 @@ def _enlarged_last(
     return work, stars, large
 
 
-def _detach_dropped(stars: Stars, outside: Marked, dropped: Marked) -> None:
+def _detach_dropped(stars: Stars, outside: Mask, dropped: Mask) -> None:
     """Detach dropped rows, mask (N,), from their owners, in place; their copies keep their owners."""
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.detach(gone, NOBODY)
@@ -345,11 +340,7 @@ def _notes(rows: Rows, searches: Mapping[str, Search]) -> list[str]:
     return notes
 
 
-def find_outside(
-    other_rows: Rows,
-    searches: Mapping[str, Search],
-    open_rows: Marked,
-) -> Stars:
+def find_outside(other_rows: Rows, searches: Mapping[str, Search], open_rows: Mask) -> Stars:
     """Return which rows also occur in the other table.
 
     A row is assigned to the most similar row of the other table by the first finder with a match; ties go to the lowest
@@ -369,9 +360,7 @@ def find_outside(
     return stars
 
 
-def _assign_best(
-    stars: Stars, number: int, search: Search, other_rows: Rows, asking: NDArray[np.int64], left: Marked
-) -> None:
+def _assign_best(stars: Stars, number: int, search: Search, other_rows: Rows, asking: Ints, left: Mask) -> None:
     """Assign each remaining row to its most similar query, if there is any."""
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.counted import counted
@@ -37,6 +36,7 @@ from curate.tables.images import require_images
 from curate.tables.keys import keys_at
 from curate.tables.table import Table, open_table
 from curate.tables.typed_json import read_value
+from scoring.arrays import Ints
 from scoring.errors import InputError
 from scoring.settings import require_seed
 
@@ -203,7 +203,7 @@ class Dedup:
             **label_changes(duplicates.reviewed, table, duplicates.outcome, duplicates.rows.hashes),
         )
 
-    def _examples(self, duplicates: Duplicates) -> dict[str, NDArray[np.int64]]:
+    def _examples(self, duplicates: Duplicates) -> dict[str, Ints]:
         """Return rows to show as examples: leaks if requested, and dropped rows."""
         leaks_only = self.request.report_only or self.request.only_against
         leaks = np.flatnonzero(duplicates.leaks)[: N_LEAKS * leaks_only]

@@ -19,6 +19,7 @@ from curate.policies.verdicts import COPY
 from curate.policies.verdicts import KEEP as KEPT
 from curate.tables.keys import keys_at
 from curate.tables.table import Table
+from scoring.arrays import Ints
 
 MEANINGS: dict[str, str] = {
     "decision": "keep, drop (the same as kept_key) or failed (not scored)",
@@ -50,7 +51,7 @@ class DecisionWords:
 
     duplicates: Duplicates
     request: DedupRequest
-    group: NDArray[np.int64]
+    group: Ints
     kept_key: pa.Array
     other: str
 

@@ -17,6 +17,7 @@ from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from curate.tables.vectors import unit_rows
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 
 COSINE = 0.8  # default; 0.3 % of the pairs of PACS reach it, mostly of one class (docs/filter.md)
@@ -59,7 +60,7 @@ class ExampleRule(Rule):
         """Return the rule from its typed value; InputError for an invalid one."""
         return cls(parse_examples(arguments.values, arguments.table, f"--{cls.name}", arguments.model))
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         near, judged, at = np.zeros(len(inside)), np.zeros(len(inside), bool), np.flatnonzero(inside)
         near[at], _, judged[at] = nearest(self.examples, table_rows, rows.start + at)
@@ -79,7 +80,7 @@ class ExampleRule(Rule):
         """Return why rows are undecided."""
         return "there is no embedding to compare with the examples"
 
-    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+    def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return the nearest example of each of M rows, and the cosine, as reasons."""
         beyond, which, _ = nearest(self.examples, result.table_rows, rows)
         bounds = np.array([example.cosine for example in self.examples])[which]
@@ -108,9 +109,7 @@ class Unlike(ExampleRule):
     sign: ClassVar[int] = -1
 
 
-def nearest(
-    examples: Sequence[Example], table_rows: Rows, rows: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+def nearest(examples: Sequence[Example], table_rows: Rows, rows: Ints) -> tuple[Floats, Ints, Mask]:
     """Return by how much each row exceeds the minimal cosine of its best example, and the example.
 
     Args:

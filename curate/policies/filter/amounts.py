@@ -16,10 +16,10 @@ from curate.policies.filter.rule import COLUMN, EVEN, PER, RuleArguments, RuleRe
 from curate.tables.amount import Amount
 from curate.tables.needs import amount_column, default_column
 from curate.tables.rows import Rows
+from scoring.arrays import Floats, Ints, Mask
 from scoring.relative.columns import CLUSTER, FITTED, LOCAL
 from scoring.relative.rule import PICTURE
 
-Flags = NDArray[np.bool_]
 SHOWN = {"label": "class", "cluster": "cluster"}
 MOST = Fraction(5, 4)  # largest share that a class may lose, relative to the average
 MOST_OF_CLUSTER = Fraction(2)  # the same for a cluster, which may consist of junk; certain junk is not limited
@@ -81,8 +81,8 @@ class EvenCut:
         evened: the outcome by group.
     """
 
-    keep: Flags
-    cuts: NDArray[np.float64]
+    keep: Mask
+    cuts: Floats
     group: NDArray[np.unsignedinteger]
     evened: Evened
 
@@ -103,14 +103,14 @@ class Groups:
     column: str
     codes: NDArray[np.integer]
     names: list[str]
-    junk: Flags
+    junk: Mask
     most: Fraction
-    certain_junk: Flags
+    certain_junk: Mask
 
 
 def even_best(
     values: NDArray[Any],
-    competing: Flags,
+    competing: Mask,
     n_kept: Callable[[int], int],
     ties: NDArray[np.uint64],
     groups: Groups,
@@ -162,9 +162,7 @@ def even_best(
     return EvenCut(keep, worst_of(values, group, keep, n_groups, low_is_best=low_is_best), group, evened)
 
 
-def quotas(
-    size: NDArray[np.int64], junk: NDArray[np.int64], certain_junk: NDArray[np.int64], n_dropped: int, most: Fraction
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def quotas(size: Ints, junk: Ints, certain_junk: Ints, n_dropped: int, most: Fraction) -> tuple[Ints, Ints]:
     """Return the minimal number of rows that each group loses, and how many more it may lose, shape (G,) each.
 
     Args:
@@ -194,7 +192,7 @@ def quotas(
 
 
 def _limited(
-    group: NDArray[np.integer], size: NDArray[np.int64], plain: Flags, dropped: Flags, share: float, names: list[str]
+    group: NDArray[np.integer], size: Ints, plain: Mask, dropped: Mask, share: float, names: list[str]
 ) -> list[Limited]:
     """Return the groups that lose more than twice the average share, and more than by this cut, to a plain cut."""
     plainly, lost = (counts_of(group[rows], len(size)) for rows in (plain, dropped))
@@ -204,7 +202,7 @@ def _limited(
     return [Limited(shown[each], int(size[each]), int(plainly[each]), int(lost[each])) for each in worst]
 
 
-def _pooled(codes: NDArray[np.integer], counted: Flags, n_groups: int) -> NDArray[np.unsignedinteger]:
+def _pooled(codes: NDArray[np.integer], counted: Mask, n_groups: int) -> NDArray[np.unsignedinteger]:
     """Return codes with groups of fewer than 10 rows merged into the last one."""
     size = counts_of(codes[counted], n_groups)
     kind = np.min_scalar_type(n_groups)
@@ -247,7 +245,7 @@ class AmountRule(ScoreRule):
     def taken(self, result: RuleResult) -> int:
         """Return how many rows the amount comprises, kept or dropped by the rule."""
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         column, ties, low_is_best = table_rows.exact[self.column], table_rows.hashes[rows], not self.keeps_high
         values, valid = column.values[rows], column.valid[rows]
@@ -287,7 +285,7 @@ class AmountRule(ScoreRule):
         """Return the outcomes of equal shares by group, as plain JSON; None without groups."""
         return None if result.details is None else asdict(result.details.evened)
 
-    def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
+    def codes(self, result: RuleResult, rows: Ints) -> NDArray[np.integer]:
         """Return the group of M rows, shape (M,): an index into the cuts."""
         return super().codes(result, rows) if result.details is None else result.details.group[rows]
 

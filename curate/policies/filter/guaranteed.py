@@ -16,6 +16,7 @@ from curate.statistics.guarantee import N_CUTS, Sampled, conformal_cut, guarante
 from curate.tables.digests import text_hashes
 from curate.tables.keys import places
 from curate.tables.rows import Rows
+from scoring.arrays import Ints, Mask
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -82,16 +83,14 @@ class MaxBadRate(ScoreRule):
         """The rate and confidence as numbers."""
         return parse_goal(self.rate, self.confidence)
 
-    def counted(
-        self, table_rows: Rows, inside: NDArray[np.bool_], dropped_by_name: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def counted(self, table_rows: Rows, inside: Mask, dropped_by_name: Mask) -> Mask:
         """Return the rows inside, with those judged bad and dropped by key: without them the sample is biased."""
         at = self._rows(table_rows)[[sample.badness > 0 for sample in self.sample]]
         inside = inside.copy()
         inside[at[dropped_by_name[at]]] = True
         return inside
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         numbers = table_rows.exact[self.column]
         promise = self.promised(table_rows, inside)
@@ -124,7 +123,7 @@ class MaxBadRate(ScoreRule):
         more = [several] if len(self.files) > 1 else []
         return [promised.line(self.typed(), self.goal.confidence, self.promise), *more]
 
-    def promised(self, table_rows: Rows, inside: NDArray[np.bool_]) -> Promise:
+    def promised(self, table_rows: Rows, inside: Mask) -> Promise:
         """Return the cut and its guarantee; InputError if verdicts belong to another table, or allow no cut."""
         everything = Population.of(table_rows, self.column)
         self._refuse_another(everything)
@@ -174,7 +173,7 @@ class MaxBadRate(ScoreRule):
             f"most {goal.rate:.3g} is bad, at confidence {goal.confidence:.3g}; {advice}"
         )
 
-    def _rows(self, table_rows: Rows) -> NDArray[np.int64]:
+    def _rows(self, table_rows: Rows) -> Ints:
         """Return the row of each judged key, shape (n,)."""
         hashes = text_hashes(sample.key for sample in self.sample)
         at = places(hashes, table_rows.hashes)

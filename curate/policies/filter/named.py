@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.decided import KEEP, UNDECIDED
@@ -24,6 +23,7 @@ from curate.tables.needs import Needs, default_column
 from curate.tables.rows import Rows
 from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table
+from scoring.arrays import Ints, Mask
 from scoring.errors import InputError
 
 
@@ -64,7 +64,7 @@ class BoundRule(ScoreRule):
         """Whether high values are kept."""
         return self.high
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         column = table_rows.exact[self.column]
         values, valid = column.values[rows], column.valid[rows]
@@ -130,7 +130,7 @@ class Where(Rule):
         """Return the rule from its typed value; InputError for an invalid one."""
         return cls(value)
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         truth = table_rows.truths[self.condition][rows]
         return Ruling(truth == 1, truth >= 0, None)
@@ -143,7 +143,7 @@ class Where(Rule):
         """Return why rows are undecided."""
         return f"a column of the condition has no value (null or NaN): {self.condition}"
 
-    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+    def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return why M rows are kept or dropped; ``dropped`` has shape (M,)."""
         texts = pa.array([f"meets {self.condition}", f"does not meet {self.condition}"])
         return Reasons(texts.take(pa.array(dropped.astype(np.int8))))
@@ -188,11 +188,11 @@ class NameRule(Rule):
             refuse_unmatched(known, cls.name, arguments.table)
         return cls(str(value), tuple(key.decode("utf-8", "surrogateescape") for key in known.keys), known.note)
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         return Ruling(self.named(table_rows, rows) == self.keeps, np.ones(len(inside), bool), None)
 
-    def named(self, table_rows: Rows, rows: slice = slice(None)) -> NDArray[np.bool_]:
+    def named(self, table_rows: Rows, rows: slice = slice(None)) -> Mask:
         """Return a mask of the listed rows among M rows, shape (M,), by the hashes of their keys."""
         keys = text_hashes(self.keys)
         return np.isin(table_rows.hashes[rows], keys)
@@ -201,7 +201,7 @@ class NameRule(Rule):
         """Return the pairs of an option and the file it was read from."""
         return [(f"--{self.name}", self.file)]
 
-    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+    def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return whether each of M rows is listed, as reasons."""
         texts = pa.array([f"is not listed in {self.file}", f"is listed in {self.file}"])
         return Reasons(texts.take(pa.array((dropped != self.keeps).astype(np.int8))))
@@ -247,7 +247,7 @@ class ByVerdicts(Rule):
         """Return the rule from its typed value; InputError for an invalid one."""
         return cls(VerdictLines.of(value, arguments.table))
 
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
         verdicts = self.lines.reviewed(table_rows)
         return Ruling(~verdicts.drop[rows], np.ones(len(inside), bool), None, verdicts)
@@ -264,7 +264,7 @@ class ByVerdicts(Rule):
         """Return the pairs of an option and the file it was read from."""
         return [(f"--{self.name}", self.lines.file)]
 
-    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+    def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return the reasons of M rows: the reviewers who dropped each."""
         review = result.details
         return Reasons(

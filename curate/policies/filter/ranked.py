@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Floats, Ints, Mask
+
 LEAST_SIZE = 32  # mean group size from which groups are ranked separately
 ROWS_AT_ONCE = 1 << 22
 SAMPLE = 1 << 19  # sample size for quantiles that bound the cuts; only rows between the bounds are ranked
 
 
 def best(
-    values: NDArray[Any],
-    inside: NDArray[np.bool_],
-    n_kept: Callable[[int], int],
-    ties: NDArray[np.uint64],
-    *,
-    low_is_best: bool,
-) -> tuple[NDArray[np.bool_], float]:
+    values: NDArray[Any], inside: Mask, n_kept: Callable[[int], int], ties: NDArray[np.uint64], *, low_is_best: bool
+) -> tuple[Mask, float]:
     """Return a mask of the best rows, shape (N,), and the worst value among them, NaN if there are none.
 
     Memory: a copy of the competing values, and three bytes per row; nothing is sorted.
@@ -48,14 +45,14 @@ def best(
 
 def best_of_groups(
     values: NDArray[Any],
-    inside: NDArray[np.bool_],
+    inside: Mask,
     codes: NDArray[np.int32],
     n_groups: int,
     n_kept: Callable[[int], int],
     ties: NDArray[np.uint64],
     *,
     low_is_best: bool,
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+) -> tuple[Mask, Floats]:
     """Return a mask of the best rows of each group, shape (N,), and the worst kept value in each group, (G,).
 
     Args:
@@ -79,11 +76,11 @@ def best_of_groups(
 def worst_of_parts(
     values: NDArray[Any],
     part: NDArray[np.unsignedinteger],
-    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    amounts: tuple[Ints, Ints, Ints],
     ties: NDArray[np.uint64],
     *,
     low_is_best: bool,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[Mask, Mask]:
     """Return masks of the worst rows of each part, and of the next worst rows, shape (N,) each.
 
     Memory: three bytes per row, and about 40 per row near a cut (by a sample of the rows), for an eighth of these or
@@ -107,12 +104,8 @@ def worst_of_parts(
 
 
 def _near_cuts(
-    values: NDArray[Any],
-    part: NDArray[np.unsignedinteger],
-    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    *,
-    low_is_best: bool,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    values: NDArray[Any], part: NDArray[np.unsignedinteger], amounts: tuple[Ints, Ints, Ints], *, low_is_best: bool
+) -> tuple[Mask, Mask]:
     """Return masks of the rows certainly among the worst of their part, and of rows near its cuts, shape (N,) each.
 
     Quantiles of a sample bound the cuts; if the counts show that a cut is beyond the bounds, the whole part is near.
@@ -136,11 +129,7 @@ def _near_cuts(
 
 
 def _bounds(
-    values: NDArray[Any],
-    part: NDArray[np.unsignedinteger],
-    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    *,
-    low_is_best: bool,
+    values: NDArray[Any], part: NDArray[np.unsignedinteger], amounts: tuple[Ints, Ints, Ints], *, low_is_best: bool
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the bounds of the cuts of each part by a sample, shape (P + 1,) each; all values for the last."""
     sizes, n_worst, n_following = amounts
@@ -162,11 +151,11 @@ def _bounds(
 def _ranked_parts(
     values: NDArray[Any],
     part: NDArray[np.unsignedinteger],
-    amounts: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    amounts: tuple[Ints, Ints, Ints],
     ties: NDArray[np.uint64],
     *,
     low_is_best: bool,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[Mask, Mask]:
     """Return the result of ``worst_of_parts`` by ranking all rows of each part."""
     sizes, n_worst, n_following = amounts
     worst, either = np.zeros(len(values), bool), np.zeros(len(values), bool)
@@ -184,7 +173,7 @@ def _ranked_parts(
     return worst, either & ~worst
 
 
-def counts_of(codes: NDArray[np.integer], n: int) -> NDArray[np.int64]:
+def counts_of(codes: NDArray[np.integer], n: int) -> Ints:
     """Return the number of rows with each code below n, shape (n,), in bounded memory."""
     counts = np.zeros(n, np.int64)
     for start in range(0, len(codes), ROWS_AT_ONCE):
@@ -193,13 +182,8 @@ def counts_of(codes: NDArray[np.integer], n: int) -> NDArray[np.int64]:
 
 
 def places(
-    values: NDArray[Any],
-    codes: NDArray[np.integer],
-    sizes: NDArray[np.int64],
-    ties: NDArray[np.uint64],
-    *,
-    low_is_best: bool,
-) -> NDArray[np.int64]:
+    values: NDArray[Any], codes: NDArray[np.integer], sizes: Ints, ties: NDArray[np.uint64], *, low_is_best: bool
+) -> Ints:
     """Return the rank of each row in its group, 0 for the best, shape (M,); arguments are as in ``best_of_groups``."""
     if len(codes) < LEAST_SIZE * len(sizes):
         order = np.lexsort((~ties if low_is_best else ties, values, codes))  # ascending in each group
@@ -214,7 +198,7 @@ def places(
     return place if low_is_best else sizes[codes] - 1 - place
 
 
-def _ascending(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _ascending(values: NDArray[Any], ties: NDArray[np.uint64]) -> Ints:
     """Return the order of M rows by values, then ties; sorting by one key is several times faster."""
     order = np.argsort(values)
     ordered = values[order]
@@ -227,8 +211,8 @@ def _ascending(values: NDArray[Any], ties: NDArray[np.uint64]) -> NDArray[np.int
 
 
 def worst_of(
-    values: NDArray[Any], codes: NDArray[np.integer], stays: NDArray[np.bool_], n_groups: int, *, low_is_best: bool
-) -> NDArray[np.float64]:
+    values: NDArray[Any], codes: NDArray[np.integer], stays: Mask, n_groups: int, *, low_is_best: bool
+) -> Floats:
     """Return the worst kept value of each group, shape (G,); NaN if nothing is kept."""
     cuts, worse = np.full(n_groups, np.nan), np.fmax if low_is_best else np.fmin
     for start in range(0, len(codes), ROWS_AT_ONCE):
@@ -237,7 +221,7 @@ def worst_of(
     return cuts
 
 
-def _highest(ties: NDArray[np.uint64], k: int) -> NDArray[np.int64]:
+def _highest(ties: NDArray[np.uint64], k: int) -> Ints:
     """Return the indices of the k highest numbers."""
     if k == len(ties):
         return np.arange(k)

@@ -18,6 +18,7 @@ from curate.tables.number_texts import six_digits
 from curate.tables.rows import Rows
 from curate.tables.table import Table
 from curate.tables.typed_json import from_json
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class RuleResult:
         return value
 
     @property
-    def cuts(self) -> NDArray[np.float64] | None:
+    def cuts(self) -> Floats | None:
         """The lowest kept value by group, as in ``Ruling``."""
         return self.verdict.cuts[self.index]
 
@@ -141,7 +142,7 @@ class Reasons:
     """
 
     texts: pa.Array | Sequence[str]
-    numbers: Sequence[NDArray[np.float64]] | None = None
+    numbers: Sequence[Floats] | None = None
 
 
 def require_type(rule: str, value: Any, kind: type[T]) -> T:
@@ -190,17 +191,15 @@ class Rule(ABC):
         """Return the rule from its typed value; InputError for an invalid one."""
 
     @abstractmethod
-    def judge(self, table_rows: Rows, rows: slice, inside: NDArray[np.bool_]) -> Ruling:
+    def judge(self, table_rows: Rows, rows: slice, inside: Mask) -> Ruling:
         """Decide M consecutive rows; ``inside``, shape (M,), masks the rows that no earlier rule dropped."""
 
-    def counted(
-        self, table_rows: Rows, inside: NDArray[np.bool_], dropped_by_name: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
+    def counted(self, table_rows: Rows, inside: Mask, dropped_by_name: Mask) -> Mask:
         """Return a mask of the rows to decide, shape (M,): those inside; estimates from a sample need all its rows."""
         return inside
 
     @abstractmethod
-    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+    def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return why M rows are kept or dropped; ``dropped`` has shape (M,)."""
 
     def missing(self) -> str:
@@ -229,7 +228,7 @@ class Rule(ABC):
         """Return the outcomes of equal shares by group, as plain JSON; None without groups."""
         return None
 
-    def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def margins(self, result: RuleResult, rows: Ints) -> Floats:
         """Return the signed distance of M rows from the threshold, (M,): negative if dropped; NaN without a score."""
         return np.full(len(rows), np.nan)
 
@@ -271,7 +270,7 @@ class ScoreRule(Rule):
         higher = column.higher or "taken as better"
         return [f"{self.typed()} works on {self.column} ({column.meaning}; higher: {higher})"]
 
-    def reasons(self, result: RuleResult, rows: NDArray[np.int64], dropped: NDArray[np.bool_]) -> Reasons:
+    def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return the reasons with each row's score and side of the threshold."""
         codes, score, threshold, margin = self._numbers(result, rows)
         kinds = dropped.astype(np.int64) + (dropped & (margin == 0))  # 2 for a tie
@@ -279,17 +278,15 @@ class ScoreRule(Rule):
         after = endings.take(pa.array(kinds * (len(endings) // 3) + codes))
         return Reasons(six_digits(score, f"{self.column} ", after), (score, threshold, margin))
 
-    def margins(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def margins(self, result: RuleResult, rows: Ints) -> Floats:
         """Return the signed distance of M rows from the threshold, shape (M,): negative if dropped."""
         return self._numbers(result, rows)[-1]
 
-    def codes(self, result: RuleResult, rows: NDArray[np.int64]) -> NDArray[np.integer]:
+    def codes(self, result: RuleResult, rows: Ints) -> NDArray[np.integer]:
         """Return the group of M rows, shape (M,): an index into the cuts."""
         return result.table_rows.groups[self.per].codes[rows] if self.per else np.zeros(len(rows), np.intp)
 
-    def _numbers(
-        self, result: RuleResult, rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.integer], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def _numbers(self, result: RuleResult, rows: Ints) -> tuple[NDArray[np.integer], Floats, Floats, Floats]:
         """Return group, score, threshold and margin of M rows."""
         score = result.table_rows.exact[self.column].values[rows].astype(np.float64)
         codes = self.codes(result, rows)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, N_EXAMPLES, OUTCOMES, UNDECIDED, failures
 from curate.policies.filter.rule import Reasons, Rule, RuleResult, Ruling, Verdict, require_type
@@ -17,6 +16,7 @@ from curate.policies.filter.table import RULES
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows
 from curate.tables.table import Table
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 from scoring.lookup import closest
 
@@ -213,13 +213,7 @@ class DecisionWords:
         }
 
 
-def _ends(
-    rows: NDArray[np.int64],
-    margins: NDArray[np.float64],
-    more: NDArray[np.int64],
-    more_margins: NDArray[np.float64],
-    inside: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _ends(rows: Ints, margins: Floats, more: Ints, more_margins: Floats, inside: Mask) -> tuple[Ints, Floats]:
     """Return the rows at both ends by margin, lowest first; ties go to the earlier row.
 
     Args:

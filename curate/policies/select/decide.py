@@ -20,6 +20,7 @@ from curate.tables.known import Known, read_known, refuse_unknown_keys
 from curate.tables.rows import Rows, read_rows
 from curate.tables.spelling import refuse_unmatched, spelled_as
 from curate.tables.table import Table
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 
 MEANINGS: dict[str, str] = {
@@ -51,8 +52,8 @@ class ChoiceVerdict:
     """
 
     why: NDArray[np.int8]
-    rank: NDArray[np.int64]
-    gain: NDArray[np.float64]
+    rank: Ints
+    gain: Floats
     reasons: tuple[str, ...]
     strategy: str
     rules: dict[int, str]
@@ -139,7 +140,7 @@ class Picked:
     chosen: Chosen
     ready: Ready
     rows: Rows
-    picks: NDArray[np.int64]
+    picks: Ints
     verdict: ChoiceVerdict
     files: dict[str, Known]
     notes: list[str]
@@ -164,7 +165,7 @@ class Picked:
             meanings[name] = f"{part} of the pick, as the strategy uses it"
         return pa.table(columns), meanings
 
-    def labelled(self) -> NDArray[np.int64]:
+    def labelled(self) -> Ints:
         """Return the labelled rows of the pool, as indices into the table."""
         return self.rows.place[self.ready.table_row[self.ready.pool.labelled]]
 
@@ -174,12 +175,7 @@ class Picked:
         return Expected(self.pick_columns()[0], hashes, self.picks, ordered=True, file="batch")
 
 
-def pick(
-    table: Table,
-    request: SelectRequest,
-    *,
-    picked: ReportPicks = lambda done, total: None,
-) -> Picked:
+def pick(table: Table, request: SelectRequest, *, picked: ReportPicks = lambda done, total: None) -> Picked:
     """Select rows of a table.
 
     Args:
@@ -244,9 +240,7 @@ def _labelled(table: Table, request: SelectRequest, rows: Rows, known: Known | N
     return Labelled(places, codes, classes)
 
 
-def _refuse_budget(
-    request: SelectRequest, rows: Rows, ready: Ready, labelled: Labelled, excluded: NDArray[np.bool_]
-) -> None:
+def _refuse_budget(request: SelectRequest, rows: Rows, ready: Ready, labelled: Labelled, excluded: Mask) -> None:
     """Raise InputError, with the reasons, for a budget larger than the number of candidates."""
     amount, n = Amount.parse(request.budget, "--budget"), len(ready.pool.candidates)
     if n and (amount.count is None or amount.count <= n or request.per):
@@ -269,7 +263,7 @@ def _refuse_budget(
 
 
 def _verdict(
-    request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: NDArray[np.bool_]
+    request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: Mask
 ) -> ChoiceVerdict:
     """Return the outcome of every row, in the order of the table."""
     why = np.full(len(rows), NOT_PICKED, np.int8)

@@ -15,6 +15,7 @@ from curate.selectors.geometry import members, spans, squared_distances, unit
 from curate.selectors.picking import ReportPicks, reporting_picks
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
+from scoring.arrays import Ints
 from scoring.errors import InputError
 
 MEETINGS = 5_000_000  # groups x labelled rows up to which every group uses all labelled rows
@@ -24,9 +25,9 @@ N_NOTES = 3
 def pick_in_groups(
     pool: Pool,
     selector: Selector,
-    by_group: Mapping[str, NDArray[np.int64]],
+    by_group: Mapping[str, Ints],
     quotas: Mapping[str, int],
-    labelled: Mapping[str, NDArray[np.int64]],
+    labelled: Mapping[str, Ints],
     seed: int,
 ) -> Selection:
     """Pick the quota of each group from its candidates, independently of the other groups' candidates.
@@ -66,7 +67,7 @@ def pick_in_groups(
     )
 
 
-def part_of(pool: Pool, candidates: NDArray[np.int64], labelled: NDArray[np.int64]) -> tuple[Pool, NDArray[np.int64]]:
+def part_of(pool: Pool, candidates: Ints, labelled: Ints) -> tuple[Pool, Ints]:
     """Return the pool restricted to candidates and labelled rows, and the indices of these rows, shape (M,)."""
     rows = members(candidates, labelled)
     taken: dict[str, Any] = {}
@@ -101,13 +102,13 @@ def water_fill(sizes: Sequence[int], budget: int) -> list[int]:
     return shares
 
 
-def group_order(names: Sequence[str]) -> NDArray[np.int64]:
+def group_order(names: Sequence[str]) -> Ints:
     """Return the groups sorted by a hash of their names, independent of the input order."""
     hashes = tie_breaks([name.encode("utf-8", "backslashreplace") for name in names])
     return np.lexsort((np.array(names, object).astype(str), hashes)) if len(names) else np.zeros(0, np.int64)
 
 
-def in_turns(quotas: Sequence[int]) -> NDArray[np.int64]:
+def in_turns(quotas: Sequence[int]) -> Ints:
     """Return the indices of picks sorted by group, in turns: the first of each group, then the second.
 
     So the start of a balanced batch is also balanced.
@@ -143,7 +144,7 @@ class Chosen(Selection):
     budget: int = 0
     stopped: float | None = None
     quotas: dict[str, int] = field(default_factory=dict)
-    gated: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    gated: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     least: float = 0.0
 
 
@@ -229,7 +230,7 @@ def _check_budget(amount: Amount, budget: int, most: int) -> None:
         )
 
 
-def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.int64]]:
+def _by_group(rows: Ints, groups: Groups) -> dict[str, Ints]:
     """Return the rows in each non-empty group, in the order of their turns."""
     by_code = pl.DataFrame({"code": groups.codes[rows], "row": rows}).partition_by("code", as_dict=True)
     rows_of = {code: part["row"].to_numpy() for (code,), part in by_code.items()}
@@ -239,7 +240,7 @@ def _by_group(rows: NDArray[np.int64], groups: Groups) -> dict[str, NDArray[np.i
 def _quotas(
     request: SelectRequest,
     amount: Amount,
-    by_group: Mapping[str, NDArray[np.int64]],
+    by_group: Mapping[str, Ints],
     n: int,
     passed: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
@@ -258,7 +259,7 @@ def _quotas(
 
 
 def _short_groups(
-    request: SelectRequest, amount: Amount, by_group: Mapping[str, NDArray[np.int64]], quotas: Mapping[str, int]
+    request: SelectRequest, amount: Amount, by_group: Mapping[str, Ints], quotas: Mapping[str, int]
 ) -> list[str]:
     if request.balance:
         most = max(quotas.values(), default=0)
@@ -294,9 +295,7 @@ def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
     )
 
 
-def first_too_near(
-    vectors: NDArray, labelled: NDArray[np.int64], picks: NDArray[np.int64], least: float
-) -> tuple[int, float]:
+def first_too_near(vectors: NDArray, labelled: Ints, picks: Ints, least: float) -> tuple[int, float]:
     """Return the number of picks before the first that is nearer than ``least`` to an earlier pick or labelled row.
 
     Args:

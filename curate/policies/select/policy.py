@@ -31,6 +31,7 @@ from curate.tables.keys import keys_at, named
 from curate.tables.provenance import fitted_apart
 from curate.tables.signatures import signature_matrix
 from curate.tables.table import Table, open_table
+from scoring.arrays import Ints
 from scoring.relative.space import unit
 
 MOST = 20_000  # maximal picks and labelled rows to compare
@@ -65,7 +66,7 @@ class PickedCopies:
         ]
 
 
-def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray[np.int64]) -> PickedCopies | None:
+def find_picked_copies(table: Table, picks: Ints, labelled: Ints) -> PickedCopies | None:
     """Return the picks that are copies, by the default finders of ``curate dedup``.
 
     Args:
@@ -95,7 +96,7 @@ def find_picked_copies(table: Table, picks: NDArray[np.int64], labelled: NDArray
     return PickedCopies(len(copies), len(picks), key, earlier)
 
 
-def _by_signature(signatures: NDArray[np.int8], start: int) -> NDArray[np.int64]:
+def _by_signature(signatures: NDArray[np.int8], start: int) -> Ints:
     """Return the first earlier row that each row from ``start`` is a copy of, -1 for none; shape (N,)."""
     units = unit(signatures)
     owner = np.full(len(units), -1)

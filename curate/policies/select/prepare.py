@@ -15,6 +15,7 @@ from curate.selectors.ranked import rank_share
 from curate.tables.needs import Signals
 from curate.tables.rows import NO_NUMBER, Rows
 from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
+from scoring.arrays import Ints, Mask
 from scoring.errors import InputError
 
 HOW_TO_LABEL = (
@@ -39,7 +40,7 @@ class Ready:
     """
 
     pool: Pool
-    table_row: NDArray[np.int64]
+    table_row: Ints
     groups: Groups | None
     classes: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -53,7 +54,7 @@ def prepare(
     request: SelectRequest,
     labelled: Labelled | None = None,
     *,
-    excluded: NDArray[np.bool_] | None = None,
+    excluded: Mask | None = None,
     signals: Signals | None = None,
     class_column: str | None = None,
 ) -> Ready:
@@ -111,7 +112,7 @@ def prepare(
 
 
 def _modelled(
-    pool: Pool, labelled: Labelled, request: SelectRequest, judged: str | None, excluded: NDArray[np.bool_]
+    pool: Pool, labelled: Labelled, request: SelectRequest, judged: str | None, excluded: Mask
 ) -> tuple[Pool, dict[str, Any], list[str]]:
     """Return the pool with the probe's predictions, if the strategy needs them; facts on the probe; and notes.
 
@@ -136,7 +137,7 @@ def _modelled(
     return pool, model, model_notes(model, labelled)
 
 
-def _groups(rows: Rows, name: str | None, at: NDArray[np.int64]) -> Groups | None:
+def _groups(rows: Rows, name: str | None, at: Ints) -> Groups | None:
     """Return the groups of the pool's rows by a column, if any; rows without a value form a separate group."""
     if not name:
         return None
@@ -144,7 +145,7 @@ def _groups(rows: Rows, name: str | None, at: NDArray[np.int64]) -> Groups | Non
     return Groups(np.where(column.codes < 0, len(column.names), column.codes)[at], [*column.names, "(no value)"])
 
 
-def _without_class(column: str, codes: NDArray[np.int64], *, last: bool) -> list[str]:
+def _without_class(column: str, codes: Ints, *, last: bool) -> list[str]:
     """Return a note on candidates without a class in a column, which are picked ``last``, or form a separate class.
 
     Raises InputError if none has a class, since picks would be random.
@@ -177,7 +178,7 @@ def _undecided(
     rows: Rows, strategy: str, signals: Signals, by_vectors: bool
 ) -> tuple[NDArray[np.int8], tuple[str, ...]]:
     """Return the index of the reason why each row is undecided, -1 for none, and the reasons."""
-    lacking: dict[str, NDArray[np.bool_]] = {}
+    lacking: dict[str, Mask] = {}
     if by_vectors:
         problems = enumerate(EMBEDDING_PROBLEMS, 1)
         lacking = {f"has {what}, which {strategy} uses": rows.embedding_problem == n for n, what in problems}
@@ -185,14 +186,14 @@ def _undecided(
     return np.where(rows.ok, rows.first_lacking(lacking), np.int8(-1)), tuple(lacking)
 
 
-def _inside(rows: Rows, at: NDArray[np.int64]) -> NDArray[np.floating]:
+def _inside(rows: Rows, at: Ints) -> NDArray[np.floating]:
     """Return the vectors of the pool: all of them, or the usable ones, compacted in place by blocks."""
     if rows.embedding is None or not len(rows):
         raise InputError("expected a table with rows, got one without any; score some images first")
     return rows_of(rows.embedding, at)
 
 
-def _numbers(rows: Rows, signals: Signals, at: NDArray[np.int64]) -> dict[str, Any]:
+def _numbers(rows: Rows, signals: Signals, at: Ints) -> dict[str, Any]:
     """Return the pool's fields from columns; rows that are not candidates get 0, or a median quality."""
     fields: dict[str, Any] = {}
     if signals.score:

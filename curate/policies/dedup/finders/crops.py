@@ -11,9 +11,10 @@ from curate.columns import SIGNATURE
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.looks import look_codes
 from curate.policies.dedup.finders.nearby import NearPairs
-from curate.policies.dedup.finders.passing import Marked, OfColour
+from curate.policies.dedup.finders.passing import OfColour
 from curate.policies.dedup.finders.surroundings import signature_cosine
 from curate.tables.rows import Rows
+from scoring.arrays import Floats, Ints, Mask
 from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY, coarse_fits
 from scoring.images.signature import STEPS, SignatureView
@@ -39,7 +40,7 @@ class PartOf:
         self.signatures, self.threshold, self.views = signatures, threshold, views
         self.there = np.asarray(signatures.any(axis=1))
 
-    def measured(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
+    def measured(self, query: Ints, signatures: Signatures, row: Ints) -> Links:
         """Return the similarity of pairs of another table's signature (Q, 255) and a row of this table.
 
         With its view and part; 0 for pairs with a flat image.
@@ -56,7 +57,7 @@ class PartOf:
                     seen[piece] = np.where(better, code, seen[piece])
         return Links(query, row, best, seen)
 
-    def likely(self, query: NDArray[np.int64], signatures: Signatures, row: NDArray[np.int64]) -> Links:
+    def likely(self, query: Ints, signatures: Signatures, row: Ints) -> Links:
         """Return ``measured`` for pairs with a close frame, and 0 for the others, at a much lower cost."""
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         for number, view in enumerate(self.views):
@@ -109,17 +110,13 @@ class PartOf:
         return np.float32(self.threshold)
 
 
-def _large(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _large(edges: Ints) -> Mask:
     """Return a mask of the parts, (P, 4) in 256ths, that are large enough; smaller ones fit by chance."""
     return np.asarray((edges[:, 1::2] - edges[:, 0::2] >= SMALLEST * STEPS).all(axis=1))
 
 
 def _update_best(
-    best: NDArray[np.float32],
-    seen: NDArray[np.int32],
-    at: NDArray[np.int64],
-    cosine: NDArray[np.float32],
-    look: NDArray[np.int32],
+    best: NDArray[np.float32], seen: NDArray[np.int32], at: Ints, cosine: NDArray[np.float32], look: NDArray[np.int32]
 ) -> None:
     """Store the cosines and codes of pairs that are better than the stored ones, in place."""
     better = cosine > best[at]
@@ -136,7 +133,7 @@ class Crowd:
     """
 
     signatures: NDArray[np.int8]
-    near: NDArray[np.int64]
+    near: Ints
 
 
 class NearParts(NearPairs[Crowd]):
@@ -162,13 +159,11 @@ class NearParts(NearPairs[Crowd]):
         near[self.compared, : neighbours.shape[1]] = np.where(neighbours >= 0, self.compared[neighbours], -1)
         return Crowd(self.signatures, near)
 
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Crowd:
+    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Crowd:
         """Return rows of another table, compared with this dataset."""
         return Crowd(signatures, near)
 
-    def judge(
-        self, query: NDArray[np.int64], row: NDArray[np.int64], side: Crowd
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def judge(self, query: Ints, row: Ints, side: Crowd) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the cosines and codes of pairs of a row of a side and a row of this table.
 
         0 for a pair that reaches the threshold but does not stand out.
@@ -179,7 +174,7 @@ class NearParts(NearPairs[Crowd]):
         similarity[some[1 - similarity[some] > OUTSTANDING * (1 - crowd)]] = 0
         return similarity, links.view.astype(np.int32)
 
-    def _fits(self, side: Crowd, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _fits(self, side: Crowd, rows: Ints) -> Floats:
         """Return the fit of images near rows of a side, shape (P,).
 
         The median over the 16 nearest rows by embedding of the coarse cosine of the row's best frame with the
@@ -196,7 +191,7 @@ class NearParts(NearPairs[Crowd]):
 class PartOfColour(OfColour):
     """A finder of parts that does not link whole images of different colours."""
 
-    def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
+    def agree(self, links: Links, side: Rows, view: SignatureView) -> Mask:
         """Return a mask of the pairs (P,) that agree in colour, or are not whole images of one shape."""
         mine = self.rows.array(SIGNATURE)
         cosine, _ = signature_cosine(side.array(SIGNATURE), links.query, mine, links.row, (view,))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Ints
+
 FIRST = 64  # rows in the first chunk
 
 
@@ -21,8 +23,8 @@ class Links:
             ``curate.policies.dedup.finders.looks`` that includes a part; shape (P,), int8 or int32.
     """
 
-    query: NDArray[np.int64]
-    row: NDArray[np.int64]
+    query: Ints
+    row: Ints
     similarity: NDArray[np.float32]
     view: NDArray[np.int8] | NDArray[np.int32]
 
@@ -33,7 +35,7 @@ class Links:
         """Return a subset of the pairs, by mask or indices."""
         return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
 
-    def of_rows(self, rows: NDArray[np.int64]) -> "Links":
+    def of_rows(self, rows: Ints) -> "Links":
         """Return the pairs with queries, indices into ``rows``, replaced by rows, without self-pairs."""
         pairs = Links(rows[self.query], self.row, self.similarity, self.view)
         return pairs.take(pairs.query != pairs.row)
@@ -73,17 +75,11 @@ def first_of(parts: Sequence[Links]) -> Links:
 class Chunk:
     """Rows to query together, and the number of pairs that they gave."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     n_pairs: int = 0
 
 
-def chunks(
-    rows: NDArray[np.int64],
-    *,
-    most: int = 4096,
-    least: int | None = None,
-    many: int = 1_000_000,
-) -> Iterator[Chunk]:
+def chunks(rows: Ints, *, most: int = 4096, least: int | None = None, many: int = 1_000_000) -> Iterator[Chunk]:
     """Yield rows in growing chunks: twice as many as before, or a quarter after many pairs.
 
     Args:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Ints
 from scoring.images.signature import AS_IT_IS, MARGIN, STEPS, SignatureView
 
 VIEWS = 8  # maximal number of views
@@ -12,7 +13,7 @@ PLACES = MARGIN + 1  # number of positions of an edge
 NEARLY_ALL = 0.98  # share of a side below which it is a part
 
 
-def look_codes(view: int, edges: NDArray[np.int64], *, holds: bool) -> NDArray[np.int32]:
+def look_codes(view: int, edges: Ints, *, holds: bool) -> NDArray[np.int32]:
     """Return codes of how pairs match, for ``Links.view``: int32, shape (P,), >= 8; lower numbers are plain views.
 
     Args:

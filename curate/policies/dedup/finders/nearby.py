@@ -15,6 +15,7 @@ from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
+from scoring.arrays import Ints, Mask
 from scoring.errors import InputError
 from scoring.images.signature import SignatureView
 from scoring.search.graph import knn_graph
@@ -49,13 +50,11 @@ class NearPairs(Search, Generic[Side]):
         """The rows of this table, for ``judge``."""
 
     @abstractmethod
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
+    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Side:
         """Return rows of another table, for ``judge``; ``near`` are the nearest rows of this table."""
 
     @abstractmethod
-    def judge(
-        self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def judge(self, query: Ints, row: Ints, side: Side) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the similarities and codes of pairs of a row of a side and a row of this table."""
 
     @cached_property
@@ -75,14 +74,14 @@ class NearPairs(Search, Generic[Side]):
         return self.graph.recall
 
     @cached_property
-    def _pairs(self) -> tuple[NDArray[np.int64], Links]:
+    def _pairs(self) -> tuple[Ints, Links]:
         """Return the first pair of each row, and all pairs in both directions."""
         pairs = self._judged(*self.candidates())
         both = joined([pairs, self._turned(pairs)])
         both = both.take(np.lexsort((both.row, both.query)))
         return np.searchsorted(both.query, np.arange(len(self.there) + 1)), both
 
-    def candidates(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def candidates(self) -> tuple[Ints, Ints]:
         """Return the pairs to check, each once, the lower row first."""
         near = [(self.compared, self.graph.index[:, : self.n_nearest])]
         if self.n_alike:
@@ -97,14 +96,14 @@ class NearPairs(Search, Generic[Side]):
         pairs = np.unique(np.concatenate(codes))
         return np.divmod(pairs, n) if n else (pairs, pairs)
 
-    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         starts, pairs = self._pairs
         counts = starts[rows + 1] - starts[rows]
         at = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts[rows], counts)
         return pairs.take(at[among[pairs.row[at]]])
 
-    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         place = np.full(len(self.there), len(rows))
         place[rows] = np.arange(len(rows))
@@ -112,7 +111,7 @@ class NearPairs(Search, Generic[Side]):
         links = first_of([Links(place[links.query], links.row, links.similarity, links.view)])
         return links.take(links.query < place[links.row]).of_rows(rows)
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table and one of its nearest rows of this table."""
         embeddings, looks = rows.array(EMBEDDING), rows.array(SIGNATURE)
         mine = np.flatnonzero(self.there)
@@ -135,14 +134,14 @@ class NearPairs(Search, Generic[Side]):
         links = self._judged(query, row, side)
         return Links(other_rows[links.query], links.row, links.similarity, links.view)
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return the similarity of each pair; 0 if a row lacks the compared column."""
         has = np.flatnonzero(self.there[query] & self.there[row])
         similarity, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         similarity[has], seen[has] = self.judge(query[has], row[has], self.side)
         return Links(query, row, similarity, seen)
 
-    def _judged(self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side | None = None) -> Links:
+    def _judged(self, query: Ints, row: Ints, side: Side | None = None) -> Links:
         """Return the pairs of a side's rows (or this table's) with rows of this table that reach the threshold."""
         similarity, view = self.judge(query, row, self.side if side is None else side)
         return Links(query, row, similarity, view).take(similarity >= np.float32(self.threshold))
@@ -161,7 +160,7 @@ class NearPairs(Search, Generic[Side]):
         return other
 
 
-def _graph(vectors: NDArray, at: NDArray[np.int64], ties: NDArray[np.uint64], k: int) -> Graph:
+def _graph(vectors: NDArray, at: Ints, ties: NDArray[np.uint64], k: int) -> Graph:
     """Return the neighbour graph of the rows ``at``, independent of the row order."""
     order = np.argsort(ties[at], kind="stable")
     graph = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))

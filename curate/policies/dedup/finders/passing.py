@@ -5,13 +5,13 @@ from copy import copy
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import FRAMES
 from curate.policies.dedup.finders.links import Links, joined
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.searches import Search, Views, not_compared
 from curate.tables.rows import Rows
+from scoring.arrays import Floats, Ints, Mask
 from scoring.images.signature import ORIENTATIONS, SignatureView, reorient_chroma, same_colours
 from scoring.search.links import Recall
 
@@ -23,8 +23,6 @@ MOST_COLOURS, PIXELS_A_COLOUR = 64, 2  # of a drawing
 LOSSLESS = ("png", "bmp", "tiff", "gif")
 EQUAL = {BRIGHTNESS: 1e-4, ENTROPY: 1e-3}  # tolerances of equal pixels
 LIGHT = 0.04  # tolerance as a share of white: resizing and JPEG of quality 30 change the mean by at most 0.017
-Marked = NDArray[np.bool_]
-Places = NDArray[np.int64]
 
 
 class Passing(Search):
@@ -52,7 +50,7 @@ class Passing(Search):
         """Facts for the user."""
         return self.search.notes
 
-    def measure(self, query: Places, row: Places) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return the similarity of pairs of rows, whether or not they are linked."""
         return self.search.measure(query, row)
 
@@ -86,21 +84,21 @@ class WithoutFlat(Passing):
         """Facts for the user, the flat rows first."""
         return (*self._note, *super().notes)
 
-    def links(self, rows: Places, among: Marked) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         return self.search.links(rows[~self.flat[rows]], among & ~self.flat)
 
-    def first(self, rows: Places, among: Marked) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         return self.search.first(rows[~self.flat[rows]], among & ~self.flat)
 
-    def foreign(self, rows: Rows, among: Marked, some: Places | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table and one of this."""
         if rows.flat is not None:
             some = np.flatnonzero(~rows.flat) if some is None else some[~rows.flat[some]]
         return self.search.foreign(rows, among & ~self.flat, some)
 
-    def measure(self, query: Places, row: Places) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return the cosine of pairs of rows; 0 if one is flat."""
         links = super().measure(query, row)
         similarity = np.where(self.flat[query] | self.flat[row], np.float32(0), links.similarity)
@@ -122,12 +120,12 @@ class OfColour(Passing):
         super().__init__(search)
         self.rows, self.views, self.closely = rows, views, closely
 
-    def links(self, rows: Places, among: Marked) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         links = self.search.links(rows, among)
         return links.take(self._agree(links, self.rows))
 
-    def first(self, rows: Places, among: Marked) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         links = self.search.first(rows, among)
         agree = self._agree(links, self.rows)
@@ -142,12 +140,12 @@ class OfColour(Passing):
             parts.append(pairs.take(np.unique(pairs.row, return_index=True)[1]))
         return joined(parts)
 
-    def foreign(self, rows: Rows, among: Marked, some: Places | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table and one of this."""
         links = self.search.foreign(rows, among, some)
         return links.take(self._agree(links, rows))
 
-    def _agree(self, links: Links, side: Rows) -> Marked:
+    def _agree(self, links: Links, side: Rows) -> Mask:
         """Return a mask of pairs of a side's row and one of this table that agree in colour in the view of the link."""
         agree = np.zeros(len(links), bool)
         for number, view in enumerate(self.views):
@@ -156,7 +154,7 @@ class OfColour(Passing):
                 agree[seen] = self.agree(links.take(seen), side, view)
         return agree
 
-    def agree(self, links: Links, side: Rows, view: SignatureView) -> Marked:
+    def agree(self, links: Links, side: Rows, view: SignatureView) -> Mask:
         """Return a mask of the pairs (P,) of a side's row, in a view, and a row of this table that agree in colour."""
         turned = reorient_chroma(side.array("chroma")[links.query], ORIENTATIONS[view.name])
         agree = same_colours(turned, self.rows.array("chroma")[links.row], closely=self.closely)
@@ -172,7 +170,7 @@ class OfColour(Passing):
         return agree
 
 
-def has_format(rows: Rows, formats: Sequence[str]) -> Marked:
+def has_format(rows: Rows, formats: Sequence[str]) -> Mask:
     """Return a mask of the rows with one of the formats, shape (N,); all False if the format was not read."""
     codes = rows.names.get("format")
     if codes is None:
@@ -180,15 +178,15 @@ def has_format(rows: Rows, formats: Sequence[str]) -> Marked:
     return np.isin(codes.codes, [codes.names.index(name) for name in formats if name in codes.names])
 
 
-def drawings(rows: Rows, at: Places) -> Marked:
+def drawings(rows: Rows, at: Ints) -> Mask:
     """Return which of rows (P,) are drawings stored without loss, shape (P,)."""
     measures = _drawing_measures(rows, at)
     pixels = np.prod([np.ceil(np.minimum(measures[side], 160) / 4) for side in (WIDTH, HEIGHT)], axis=0)  # of colours
-    drawn: Marked = (measures[COLOURS] <= MOST_COLOURS) & (PIXELS_A_COLOUR * measures[COLOURS] <= pixels)
+    drawn: Mask = (measures[COLOURS] <= MOST_COLOURS) & (PIXELS_A_COLOUR * measures[COLOURS] <= pixels)
     return drawn
 
 
-def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Marked:
+def are_two_drawings(side: Rows, query: Ints, rows: Rows, row: Ints) -> Mask:
     """Return which of P pairs are drawings of one size, stored without loss, whose pixels differ, shape (P,).
 
     Copies of a drawing have equal measures; a figure in another posture or a page with other words has not.
@@ -199,7 +197,7 @@ def are_two_drawings(side: Rows, query: Places, rows: Rows, row: Places) -> Mark
     return drawings(side, query) & drawings(rows, row) & same_size & differ
 
 
-def _drawing_measures(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
+def _drawing_measures(rows: Rows, at: Ints) -> dict[str, Floats]:
     """Return the measures that identify drawings for rows (P,), shape (P,) each; NaN if absent, or lossy."""
     exact, columns = has_format(rows, LOSSLESS)[at], {name: rows.exact.get(name) for name in DRAWN}
     return {
@@ -208,7 +206,7 @@ def _drawing_measures(rows: Rows, at: Places) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _has_siblings(rows: Rows, at: Places) -> Marked:
+def _has_siblings(rows: Rows, at: Ints) -> Mask:
     """Return a mask of the rows (P,) from a file of several images.
 
     A JPEG is not counted, since cameras add previews and other views of the same photograph.
@@ -216,5 +214,5 @@ def _has_siblings(rows: Rows, at: Places) -> Marked:
     frames = rows.exact.get(FRAMES)
     if frames is None:
         return np.zeros(len(at), bool)
-    several: Marked = frames.valid[at] & (frames.values[at] > 1) & ~has_format(rows, ["jpeg"])[at]
+    several: Mask = frames.valid[at] & (frames.values[at] > 1) & ~has_format(rows, ["jpeg"])[at]
     return several

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 from scoring.images.signature import AS_IT_IS, SignatureView, views
 from scoring.search.few import FEW, FewCosines
@@ -49,19 +50,19 @@ class Search(Protocol):
         """Facts for the user, one sentence each."""
         return ()
 
-    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``, shape (N,)."""
 
-    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it.
 
         At most N pairs. A row that is itself in ``rows`` is paired with an earlier one, if there is any.
         """
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table, all or ``some``, and a row of this table."""
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
 
     def stricter(self, threshold: float) -> "Search | None":
@@ -78,12 +79,12 @@ class SameText(Search):
         self.codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         self.order = np.argsort(self.codes, kind="stable")
 
-    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         links = self._members(rows, self.codes[rows], among)
         return links.take(links.query != links.row)
 
-    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         lead = np.full(len(self.known) + 1, -1, np.int64)  # the last is of rows without a text
         code, at = np.unique(self.codes[rows], return_index=True)
@@ -95,14 +96,14 @@ class SameText(Search):
         n = int(is_pair.sum())
         return Links(query[is_pair], row[is_pair], np.ones(n, np.float32), np.zeros(n, np.int8))
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table and one of this."""
         some = np.arange(len(rows)) if some is None else some
         texts = rows.texts["sha256"].take(pa.array(some))
         codes = pc.fill_null(pc.index_in(texts, self.known), -1).to_numpy().astype(np.int64)
         return self._members(some, codes, among)
 
-    def _members(self, rows: NDArray[np.int64], codes: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def _members(self, rows: Ints, codes: Ints, among: Mask) -> Links:
         rows, codes = rows[codes >= 0], codes[codes >= 0]
         members = self.order[among[self.order]]
         starts = np.searchsorted(self.codes[members], np.arange(len(self.known) + 1))
@@ -112,7 +113,7 @@ class SameText(Search):
         other = members[np.repeat(starts[codes], counts) + within]
         return Links(query, other, np.ones(len(query), np.float32), np.zeros(len(query), np.int8))
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return 1 for equal pairs, else 0."""
         equal = (self.codes[query] == self.codes[row]) & (self.codes[query] >= 0)
         return Links(query, row, equal.astype(np.float32), np.zeros(len(row), np.int8))
@@ -131,32 +132,30 @@ class NearHash(Search):
         self.there = np.flatnonzero(self.has)
         self.index = HammingIndex(self.codes[self.there], int(radius))
 
-    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         rows = rows[self.has[rows]]
         links = self._search(rows, self.codes[rows], among)
         return links.take(links.query != links.row)
 
-    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         rows = rows[self.has[rows]]
         links = self._search(rows, self.codes[rows], among, first=True)
         return links.take(links.query != links.row)
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table and one of this."""
         has = _hashed(rows)
         other_rows = np.flatnonzero(has) if some is None else some[has[some]]
         return self._search(other_rows, rows.array("phash")[other_rows], among)
 
-    def _search(
-        self, rows: NDArray[np.int64], codes: NDArray[np.uint64], among: NDArray[np.bool_], *, first: bool = False
-    ) -> Links:
+    def _search(self, rows: Ints, codes: NDArray[np.uint64], among: Mask, *, first: bool = False) -> Links:
         near = self.index.search(codes, among[self.there], first=first)
         n = len(near.query)
         return Links(rows[near.query], self.there[near.row], near.similarity, np.zeros(n, np.int8))
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return the Hamming distance of each pair."""
         bits = np.bitwise_count(self.codes[query] ^ self.codes[row]).astype(np.float32)
         return Links(query, row, bits, np.zeros(len(row), np.int8))
@@ -172,7 +171,7 @@ def not_compared(finder: str, n: int, why: str) -> str:
     return f"{rows} {why}: not compared by {finder}"
 
 
-def _hashed(rows: Rows) -> NDArray[np.bool_]:
+def _hashed(rows: Rows) -> Mask:
     """Return a mask of the rows with a hash that can be compared."""
     return np.asarray(rows.array("has_phash") & rows.ok & (rows.array("phash") != FLAT))
 
@@ -211,15 +210,15 @@ class NearVector(Search):
         """Share of the pairs that the index finds, measured on a sample."""
         return self.index.recall
 
-    def links(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def links(self, rows: Ints, among: Mask) -> Links:
         """Return the pairs of a row in ``rows`` and a row in the mask ``among``."""
         return best_of(self.search_rows(rows, among)).of_rows(rows)
 
-    def first(self, rows: NDArray[np.int64], among: NDArray[np.bool_]) -> Links:
+    def first(self, rows: Ints, among: Mask) -> Links:
         """Return, for each row in the mask ``among``, the pair with the first of ``rows`` that matches it."""
         return first_of(self.search_rows(rows, among, first=True)).of_rows(rows)
 
-    def foreign(self, rows: Rows, among: NDArray[np.bool_], some: NDArray[np.int64] | None = None) -> Links:
+    def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:
         """Return the pairs of a row of another table and one of this."""
         others = rows.array(self.name)
         if others.shape[1] != self.vectors.shape[1] and len(others) and len(self.vectors):
@@ -235,7 +234,7 @@ class NearVector(Search):
         best_links = best_of([_links_of_view(number, each) for number, each in enumerate(links)])
         return Links(some[best_links.query], best_links.row, best_links.similarity, best_links.view)
 
-    def search_rows(self, rows: NDArray[np.int64], among: NDArray[np.bool_], *, first: bool = False) -> list[Links]:
+    def search_rows(self, rows: Ints, among: Mask, *, first: bool = False) -> list[Links]:
         """Return the pairs that each view finds; with ``first``, only the first pair of each row in a view.
 
         Queries are indices into ``rows``, and self-pairs are included.
@@ -249,7 +248,7 @@ class NearVector(Search):
             parts.append(_links_of_view(number, near))
         return parts
 
-    def measure(self, query: NDArray[np.int64], row: NDArray[np.int64]) -> Links:
+    def measure(self, query: Ints, row: Ints) -> Links:
         """Return the largest cosine of each pair over the views of the first row; 0 without a vector."""
         best, seen = np.full(len(row), -np.inf, np.float32), np.zeros(len(row), np.int8)
         for start in range(0, len(row), PAIRS):
@@ -267,7 +266,7 @@ def _links_of_view(view: int, near: Near) -> Links:
     return Links(near.query, near.row, near.similarity, np.full(len(near), view, np.int8))
 
 
-def unit(vectors: NDArray) -> NDArray[np.float64]:
+def unit(vectors: NDArray) -> Floats:
     """Return normalised rows in float64; zero rows stay zero."""
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)

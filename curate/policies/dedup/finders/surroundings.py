@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from curate.tables.vectors import rows_of
+from scoring.arrays import Floats, Ints
 from scoring.images.signature import SignatureView
 from scoring.metrics.neighbours import nearest
 from scoring.relative.space import mean_of, unit
@@ -36,9 +37,9 @@ class Side:
 
     vectors: NDArray
     signatures: NDArray[np.int8]
-    along: NDArray[np.float64]
-    length: NDArray[np.float64]
-    crowding: NDArray[np.float64]
+    along: Floats
+    length: Floats
+    crowding: Floats
 
 
 class Surroundings:
@@ -56,7 +57,7 @@ class Surroundings:
         self,
         vectors: NDArray,
         signatures: NDArray[np.int8],
-        at: NDArray[np.int64],
+        at: Ints,
         neighbours: NDArray[np.int32],
         views: tuple[SignatureView, ...],
     ) -> None:
@@ -74,7 +75,7 @@ class Surroundings:
         crowding[at] = crowds.clip(LEAST, self.most)
         self.side = Side(vectors, signatures, along, length, crowding)
 
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
+    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Side:
         """Return rows of another table relative to this dataset.
 
         Args:
@@ -89,7 +90,7 @@ class Surroundings:
         crowds = np.full(len(vectors), CAREFUL) if len(self.at) < FEWEST else _crowding(cosine)
         return Side(vectors, signatures, along, length, crowds.clip(LEAST, self.most))
 
-    def content(self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]) -> NDArray[np.float64]:
+    def content(self, side: Side, a: Ints, two: Side, b: Ints) -> Floats:
         """Return the cosine of centred rows, shape (P,); 0 for a row at the mean.
 
         (u - m)(v - m) = u v - u m - v m + m m, for rows u and v of length 1.
@@ -103,23 +104,19 @@ class Surroundings:
         lengths = side.length[a] * two.length[b]
         return np.clip(np.divide(products, lengths, out=np.zeros(len(a)), where=lengths > 1e-9), -1, 1)
 
-    def evidence(
-        self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+    def evidence(self, side: Side, a: Ints, two: Side, b: Ints) -> tuple[Floats, NDArray[np.int8]]:
         """Return the evidence for pairs (a, b), as for ``Weights``, and the view of a that is most similar to b."""
         signature, seen = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         around = side.crowding[a], two.crowding[b]
         content = self.content(side, a, two, b)
         return np.stack([content, signature, np.maximum(*around), np.minimum(*around)], 1), seen
 
-    def _content_without_copies(
-        self, side: Side, a: NDArray[np.int64], two: Side, b: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _content_without_copies(self, side: Side, a: Ints, two: Side, b: Ints) -> Floats:
         """Return ``content`` of pairs, but -inf for copies, which would count as density."""
         signature, _ = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         return np.where(signature >= COPY, -np.inf, self.content(side, a, two, b))
 
-    def _against_mean(self, vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _against_mean(self, vectors: NDArray) -> tuple[Floats, Floats]:
         along, square = np.empty(len(vectors)), np.empty(len(vectors))
         for start in range(0, len(vectors), BLOCK):
             rows = unit(vectors[start : start + BLOCK]).astype(np.float64)
@@ -129,12 +126,8 @@ class Surroundings:
 
 
 def signature_cosine(
-    signatures: NDArray[np.int8],
-    a: NDArray[np.int64],
-    others: NDArray[np.int8],
-    b: NDArray[np.int64],
-    views: tuple[SignatureView, ...],
-) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+    signatures: NDArray[np.int8], a: Ints, others: NDArray[np.int8], b: Ints, views: tuple[SignatureView, ...]
+) -> tuple[Floats, NDArray[np.int8]]:
     """Return the largest cosine of the signatures of pairs over the views of the first image, and that view."""
     best, seen = np.full(len(a), -1.0), np.zeros(len(a), np.int8)
     for start in range(0, len(a), PAIRS):
@@ -147,7 +140,7 @@ def signature_cosine(
     return best, seen
 
 
-def nearest_of(queries: NDArray, references: NDArray, k: int) -> NDArray[np.int64]:
+def nearest_of(queries: NDArray, references: NDArray, k: int) -> Ints:
     """Return the references (M, D) nearest to each query (Q, D), shape (Q, min(k, M))."""
     k = min(k, len(references))
     if not k or not len(queries):
@@ -156,7 +149,7 @@ def nearest_of(queries: NDArray, references: NDArray, k: int) -> NDArray[np.int6
     return index.numpy()
 
 
-def _crowding(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+def _crowding(cosine: Floats) -> Floats:
     """Return the mean of the neighbours in ``SPAN``, from cosines (M, k) in any order, -inf for none."""
     ordered = -np.sort(-cosine, axis=1)[:, SPAN]
     is_known = np.isfinite(ordered)

@@ -11,6 +11,7 @@ from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.passing import OfColour, WithoutFlat
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText, Search, Views
 from curate.tables.rows import Rows
+from scoring.arrays import Floats, Mask
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -39,11 +40,11 @@ class Finder:
     higher: bool
     build: Callable[[Rows, float, Views], Search]
 
-    def holds(self, similarity: NDArray, threshold: float) -> NDArray[np.bool_]:
+    def holds(self, similarity: NDArray, threshold: float) -> Mask:
         """Return a mask of the similarities that reach the threshold."""
         return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
 
-    def margin(self, similarity: NDArray, threshold: float) -> NDArray[np.float64]:
+    def margin(self, similarity: NDArray, threshold: float) -> Floats:
         """Return how far similarities exceed the threshold, relative to the distance to equality: 1 is equal."""
         span = abs((self.highest if self.higher else self.lowest) - threshold)
         return np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
+from scoring.arrays import Floats, Ints
 
 ALIKE = 0.94  # cosine of whole images from which parts are not fitted
 SLACK = 0.02  # added to 1 - cosine, as the resolution of cosines
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,16 @@ class Verified(NearPairs[Side]):
         """The rows of this table, for ``judge``."""
         return self.surroundings.side
 
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: NDArray[np.int64]) -> Side:
+    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Side:
         """Return rows of another table relative to this dataset."""
         return self.surroundings.other(vectors, signatures, near)
 
-    def judge(
-        self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
-    ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    def judge(self, query: Ints, row: Ints, side: Side) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the probabilities and codes of pairs of a row of a side and a row of this table."""
         odds, view = self._odds(query, row, side)
         return probability_of(odds).astype(np.float32), view
 
-    def _odds(
-        self, query: NDArray[np.int64], row: NDArray[np.int64], side: Side
-    ) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    def _odds(self, query: Ints, row: Ints, side: Side) -> tuple[Floats, NDArray[np.int32]]:
         """Return log odds and codes of pairs; parts are only fitted if they may change the result."""
         evidence, seen = self.surroundings.evidence(side, query, self.surroundings.side, row)
         odds, view = FIRST.log_odds(evidence), seen.astype(np.int32)

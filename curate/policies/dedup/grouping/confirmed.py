@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from curate.columns import SIGNATURE, THUMBNAIL
 from curate.counted import counted
@@ -19,6 +18,7 @@ from curate.tables.copies import first_equal
 from curate.tables.rows import Rows
 from curate.tables.signatures import Thumbnails
 from curate.tables.table import Table
+from scoring.arrays import Floats, Ints, Mask
 from scoring.images.geometry import orient
 from scoring.images.signature import ORIENTATIONS, SignatureView
 from scoring.images.thumbnail import COPY, OTHER, SIDE, WIDTH, differences, local_change
@@ -35,9 +35,6 @@ EVERY = 0.99  # threshold from which groups of any size are checked
 MOST_KEPT = 8  # kept images that a row is compared with
 AT_ONCE = 1024  # pairs of a thread
 MOST_THREADS = 16  # each takes about 30 MB
-Places = NDArray[np.int64]
-Marked = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -58,14 +55,14 @@ class Confirmation:
     search: Search
     threshold: float
     views: Sequence[SignatureView]
-    place: Places
+    place: Ints
 
-    def holds(self, stars: Stars, rows: Places) -> Marked:
+    def holds(self, stars: Stars, rows: Ints) -> Mask:
         """Return which rows of large groups are confirmed to be copies of their owners, shape (P,)."""
         mine = Thumbnails.read(self.table, np.union1d(rows, stars.owner[rows]))
         return self._changes_of(_pairs(stars, rows), mine, mine, self.rows, STRICT) <= STRICT
 
-    def leaks(self, stars: Stars, other: Table, side: Rows) -> tuple[Marked, Marked]:
+    def leaks(self, stars: Stars, other: Table, side: Rows) -> tuple[Mask, Mask]:
         """Return masks of undecided rows and of rows unlike all of another table, (N,) each; the latter are detached.
 
         A row known to differ from its most similar image may be a copy of another one, and is then assigned to it.
@@ -86,7 +83,7 @@ class Confirmation:
         undecided[copies.row] = False
         return undecided & ~different, different
 
-    def _most_similar(self, side: Rows, among: Marked) -> Links:
+    def _most_similar(self, side: Rows, among: Mask) -> Links:
         """Return the most similar rows of a side for each row in a mask, the best first."""
         links = joined([])
         for some in chunks(np.flatnonzero(side.ok) if among.any() else np.zeros(0, np.int64)):
@@ -95,7 +92,7 @@ class Confirmation:
             links = _nearest(links, links.row)
         return links
 
-    def apply(self, stars: Stars) -> Marked:
+    def apply(self, stars: Stars) -> Mask:
         """Detach rows that are not copies of their owners, in place; return a mask of the undecided ones, shape (N,).
 
         A detached row may be a copy of another kept or detached row, and is then assigned to it.
@@ -123,7 +120,7 @@ class Confirmation:
         stars.detach(other, other)
         return _marked(rows[left & ~is_other], len(stars.owner))
 
-    def _unconfirmed(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
+    def _unconfirmed(self, stars: Stars, rows: Ints, changes: Floats, side: Rows) -> Mask:
         """Return a mask of the linked rows that their local changes do not confirm as copies, shape (P,).
 
         These have to be copies by their change: rows of ``_checked``, pairs of lossless files, and every row where most
@@ -149,7 +146,7 @@ class Confirmation:
         mostly_other = (size >= FEW) & (2 * n_other > size)
         return (not_copy & checked) | (clearly_other & (drawn | mostly_other))
 
-    def _checked(self, stars: Stars, rows: Places, changes: Floats, side: Rows) -> Marked:
+    def _checked(self, stars: Stars, rows: Ints, changes: Floats, side: Rows) -> Mask:
         """Return a mask of the linked rows that are no copies if they differ clearly from their owners, shape (P,).
 
         These are all rows of groups of 9 or more images, all rows at a threshold of 0.99 or more, and pairs of drawings
@@ -169,11 +166,11 @@ class Confirmation:
         changes[differ & (turns == 0) & ~np.isnan(changes)] = np.inf
         return changes
 
-    def _turns(self, links: Links) -> Places:
+    def _turns(self, links: Links) -> Ints:
         """Return the orientation of the first image of each pair, shape (P,)."""
         return np.array([ORIENTATIONS[view.name] for view in self.views])[links.view % VIEWS]
 
-    def _kept(self, stars: Stars, rows: Places) -> Links:
+    def _kept(self, stars: Stars, rows: Ints) -> Links:
         """Return the confirmed pairs of kept rows and these rows."""
         is_kept = (stars.owner == np.arange(len(stars.owner))) & (stars.finder < 0)
         parts = []
@@ -186,7 +183,7 @@ class Confirmation:
         mine = Thumbnails.read(self.table, np.union1d(links.query, links.row))
         return self._confirmed(links.row, links.query, mine)
 
-    def _each_other(self, owner: Places, rows: Places, mine: Thumbnails) -> Iterator[Links]:
+    def _each_other(self, owner: Ints, rows: Ints, mine: Thumbnails) -> Iterator[Links]:
         """Yield the confirmed pairs among rows, in the order of keeping, that differ from their owners.
 
         Their differences from the owner are compared first, which leaves few pairs to check.
@@ -216,7 +213,7 @@ class Confirmation:
             left[heads] = False
             left &= ~np.isin(rows, confirmed.row)
 
-    def _confirmed(self, query: Places, row: Places, mine: Thumbnails) -> Links:
+    def _confirmed(self, query: Ints, row: Ints, mine: Thumbnails) -> Links:
         """Return the pairs of a kept and a later row that are copies by signature and thumbnail."""
         later = self.place[query] < self.place[row]
         measured = self.search.measure(query[later], row[later])
@@ -229,7 +226,7 @@ class Confirmation:
         links = links.take(np.lexsort((self.place[links.query], links.row)))
         return links.take(np.unique(links.row, return_index=True)[1])
 
-    def _assign(self, stars: Stars, rows: Places, parts: Iterable[Links]) -> Places:
+    def _assign(self, stars: Stars, rows: Ints, parts: Iterable[Links]) -> Ints:
         """Assign the later rows of pairs to the earlier ones; return the remaining rows."""
         for links in parts:
             stars.drop(links, stars.names.index(SIGNATURE))
@@ -237,7 +234,7 @@ class Confirmation:
         return rows
 
 
-def unconfirmed_note(rows: Marked, *tables: Table | None) -> list[str]:
+def unconfirmed_note(rows: Mask, *tables: Table | None) -> list[str]:
     """Return a note on near copies that are kept until reviewed, from a mask of rows of these tables."""
     count = int(rows.sum())
     if not count:
@@ -264,7 +261,7 @@ def different_note(count: int) -> list[str]:
     ]
 
 
-def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> None:
+def _assign_equal(stars: Stars, rows: Ints, equal: Ints, moved: Mask) -> None:
     """Assign rows to the first row with the same bytes, or to its new owner, in place.
 
     Args:
@@ -285,7 +282,7 @@ def _assign_equal(stars: Stars, rows: Places, equal: Places, moved: Marked) -> N
         stars.drop(links, stars.names.index(BYTES))
 
 
-def _nearest(links: Links, rows: Places) -> Links:
+def _nearest(links: Links, rows: Ints) -> Links:
     """Return the ``MOST_KEPT`` most similar pairs of each row, the best first.
 
     Args:
@@ -297,32 +294,30 @@ def _nearest(links: Links, rows: Places) -> Links:
     return links.take(order[rank < MOST_KEPT])
 
 
-def _pairs(stars: Stars, rows: Places) -> Links:
+def _pairs(stars: Stars, rows: Ints) -> Links:
     """Return the pairs of rows with their owners."""
     return Links(stars.owner[rows], rows, stars.similarity[rows].astype(np.float32), stars.view[rows])
 
 
-def _linked(stars: Stars) -> Places:
+def _linked(stars: Stars) -> Ints:
     """Return the rows that the signature links to an owner."""
     return np.flatnonzero(stars.finder == stars.names.index(SIGNATURE))
 
 
-def _marked(rows: Places, n: int) -> Marked:
+def _marked(rows: Ints, n: int) -> Mask:
     mask = np.zeros(n, bool)
     mask[rows] = True
     return mask
 
 
-def _changes(
-    first: Thumbnails, query: Places, second: Thumbnails, row: Places, turns: Places, most: float = OTHER
-) -> Floats:
+def _changes(first: Thumbnails, query: Ints, second: Thumbnails, row: Ints, turns: Ints, most: float = OTHER) -> Floats:
     """Return the local change of pairs of rows, shape (P,), the first turned; NaN where a thumbnail is missing."""
     changes = np.full(len(row), np.nan)
     known = np.flatnonzero(first.known[first.at(query)] & second.known[second.at(row)])
     known = known[np.lexsort((turns[known], query[known]))]  # the pairs of an image share its fit
     parts = [known[start : start + AT_ONCE] for start in range(0, len(known), AT_ONCE)]
 
-    def measured(part: Places) -> NDArray[np.float64]:
+    def measured(part: Ints) -> Floats:
         views, at = np.unique(query[part] * len(ORIENTATIONS) + turns[part], return_inverse=True)
         rows, turned = np.divmod(views, len(ORIENTATIONS))
         images = first.values[first.at(rows)]

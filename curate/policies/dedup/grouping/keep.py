@@ -20,6 +20,7 @@ from curate.tables.keys import keys_at
 from curate.tables.needs import SHA256, default_column, kappa_of
 from curate.tables.rows import Rows
 from curate.tables.table import Table
+from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.relative.columns import JUNK
@@ -45,7 +46,7 @@ class Criterion:
     typed: str
     numbers: tuple[str, ...]
     present: tuple[str, ...]
-    value: Callable[[Rows], NDArray[np.float64]]
+    value: Callable[[Rows], Floats]
     facts: tuple[str, ...] = ()
     is_score: bool = False
 
@@ -63,21 +64,21 @@ MEANINGS: dict[str, str] = {
 }
 
 
-def _no_junk(rows: Rows) -> NDArray[np.float64]:
+def _no_junk(rows: Rows) -> Floats:
     return (~(rows.numbers[JUNK] > IS_JUNK)).astype(float)
 
 
-def _pixels(rows: Rows) -> NDArray[np.float64]:
+def _pixels(rows: Rows) -> Floats:
     return rows.numbers[loss.WIDTH] * rows.numbers[loss.HEIGHT]
 
 
-def _bytes_a_pixel(rows: Rows) -> NDArray[np.float64]:
+def _bytes_a_pixel(rows: Rows) -> Floats:
     pixels = _pixels(rows)
     return np.divide(rows.numbers[loss.N_BYTES], pixels, out=np.full(len(rows), np.nan), where=pixels > 0)
 
 
 SIZE = (loss.WIDTH, loss.HEIGHT)
-OF_NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[Rows], NDArray[np.float64]]]] = {  # columns needed, and value
+OF_NUMBERS: dict[str, tuple[tuple[str, ...], Callable[[Rows], Floats]]] = {  # columns needed, and value
     "largest": (SIZE, _pixels),
     "least-compressed": ((*SIZE, loss.N_BYTES), _bytes_a_pixel),
     "no-junk": ((JUNK,), _no_junk),
@@ -168,12 +169,12 @@ def keep_order(
     rows: Rows,
     criteria: Sequence[Criterion],
     ties: NDArray[np.integer],
-    protected: NDArray[np.bool_] | None = None,
-    preferred: NDArray[np.int64] | None = None,
-    large: NDArray[np.bool_] | None = None,
-    apart: NDArray[np.bool_] | None = None,
-    files: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64]:
+    protected: Mask | None = None,
+    preferred: Ints | None = None,
+    large: Mask | None = None,
+    apart: Mask | None = None,
+    files: Ints | None = None,
+) -> Ints:
     """Return all rows, the one to keep before its copies.
 
     Rows judged to be no copies, ``apart``, come first, then protected rows, then lower values of ``preferred``. Then
@@ -198,12 +199,12 @@ def keep_order(
     return np.lexsort(keys).astype(np.int64)
 
 
-def equal_files(rows: Rows) -> NDArray[np.int64] | None:
+def equal_files(rows: Rows) -> Ints | None:
     """Return the first row with the same sha256 for each row, shape (N,); None if not read."""
     return first_equal(rows.texts[SHA256]) if SHA256 in rows.texts else None
 
 
-def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def links_last(table: Table, ranks: Ints, files: Ints | None) -> Ints:
     """Return ranks that put a link after all files, if the table contains its target.
 
     Args:
@@ -225,7 +226,7 @@ def links_last(table: Table, ranks: NDArray[np.int64], files: NDArray[np.int64] 
     return last
 
 
-def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | None:
+def preferred_rows(table: Table, globs: Sequence[str]) -> Ints | None:
     """Return the index of the first pattern that matches each key, shape (N,); the last if none; None without patterns.
 
     Args:
@@ -256,7 +257,7 @@ def preferred_rows(table: Table, globs: Sequence[str]) -> NDArray[np.int64] | No
     return places
 
 
-def equal_elsewhere(table: Table, stars: Stars, outside: NDArray[np.bool_]) -> list[str]:
+def equal_elsewhere(table: Table, stars: Stars, outside: Mask) -> list[str]:
     """Return a note on rows dropped for an equal file in another folder; empty if there are none.
 
     Args:

@@ -10,14 +10,13 @@ from curate.policies.dedup.finders.links import chunks
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
-from curate.tables.rows import Rows as Others
+from curate.tables.rows import Rows
+from scoring.arrays import Ints, Mask
 
 LARGE = 5  # minimal size of a large group
 NEAR, SURE = 0.5, 0.9  # of the way from the threshold to equal: less is just above it, more is surely the same
 NEAR_SIGNATURE = 0.99  # cosine: of 14 photographs and 17 edits of each the median copy had 0.996 or more
 SURE_SIGNATURE = 0.999  # displays that differ in one digit have 0.975 to 0.998, other encodings and sizes more
-Rows = NDArray[np.int64]
-Marked = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,11 @@ class Bounds:
             name, least, least + NEAR * (best - least), threshold if looser(name, sure, threshold) == sure else sure
         )
 
-    def is_near(self, similarity: NDArray) -> Marked:
+    def is_near(self, similarity: NDArray) -> Mask:
         """Return a mask of the similarities just above the threshold."""
         return ~FINDERS[self.name].holds(similarity, self.near)
 
-    def is_sure(self, similarity: NDArray) -> Marked:
+    def is_sure(self, similarity: NDArray) -> Mask:
         """Return a mask of the similarities that are certain copies."""
         return FINDERS[self.name].holds(similarity, self.sure)
 
@@ -80,9 +79,9 @@ class Crowds:
 
     bounds: Mapping[str, Bounds]
     search: Callable[[str, float], Search]
-    ok: Marked
+    ok: Mask
 
-    def loose(self, stars: Stars) -> Marked:
+    def loose(self, stars: Stars) -> Mask:
         """Return a mask of the rows in such groups that are not certain copies of the kept row, shape (N,).
 
         A kept row has such a group if it is linked with at least four rows, of any owner, mostly just above the
@@ -101,7 +100,7 @@ class Crowds:
             loose[rows] |= 2 * loose[rows].sum() > len(rows)
         return loose
 
-    def loose_leaks(self, foreign: Stars, other: Others) -> Marked:
+    def loose_leaks(self, foreign: Stars, other: Rows) -> Mask:
         """Return the same for rows that also occur in another table; links in both tables are added."""
         loose = np.zeros(len(foreign.owner), bool)
         for bounds, rows in self._unsure(foreign):
@@ -116,7 +115,7 @@ class Crowds:
             loose[rows[counts.large & counts.near]] = True
         return loose
 
-    def _unsure(self, stars: Stars) -> Iterator[tuple[Bounds, Rows]]:
+    def _unsure(self, stars: Stars) -> Iterator[tuple[Bounds, Ints]]:
         for number, name in enumerate(stars.names):
             rows = np.flatnonzero(stars.finder == number)
             if name in self.bounds:
@@ -124,7 +123,7 @@ class Crowds:
                 if len(rows):
                     yield self.bounds[name], rows
 
-    def _linked(self, bounds: Bounds, search: Search, rows: Rows) -> "_Counts":
+    def _linked(self, bounds: Bounds, search: Search, rows: Ints) -> "_Counts":
         counts = _Counts(rows)
         for some in chunks(rows, least=1):
             links = search.links(some.rows, self.ok)
@@ -136,22 +135,22 @@ class Crowds:
 class _Counts:
     """The number of links of some ascending rows, and of links just above the threshold."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Ints) -> None:
         self.rows = rows
         self.n, self.n_near = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
 
-    def add(self, rows: Rows, near: Marked) -> None:
+    def add(self, rows: Ints, near: Mask) -> None:
         """Count the links of rows, which may repeat."""
         place = np.searchsorted(self.rows, rows)
         self.n += np.bincount(place, minlength=len(self.rows))
         self.n_near += np.bincount(place[near], minlength=len(self.rows))
 
     @property
-    def large(self) -> Marked:
+    def large(self) -> Mask:
         """Return a mask of the rows that have a large group with their linked rows."""
         return self.n >= LARGE - 1
 
     @property
-    def near(self) -> Marked:
+    def near(self) -> Mask:
         """Return a mask of the rows with most links just above the threshold."""
         return 2 * self.n_near > self.n

@@ -6,13 +6,13 @@ It is computed from sizes, formats and image quality. A missing column is treate
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.passing import LOSSLESS, has_format
 from curate.tables.digests import is_text
 from curate.tables.needs import is_number
 from curate.tables.rows import Rows
 from curate.tables.table import Table
+from scoring.arrays import Floats, Ints, Mask
 
 WIDTH, HEIGHT, N_BYTES, FORMAT = "width", "height", "n_bytes", "format"
 COLOURS, COLOURFULNESS, ENTROPY = "quality_colours", "quality_colourfulness", "quality_entropy"
@@ -35,8 +35,6 @@ SHARP = 0.7  # resolution of an image that was hardly enlarged
 POWER = 2.5  # pixels x resolution^2.5 is smaller for enlarged copies, and larger for originals of reduced ones
 EXACT, OF_PALETTE, UNKNOWN = 101.0, 60.0, 75.0  # fidelity next to JPEG's 1 to 100: lossless, a palette, WebP and others
 
-Values = NDArray[np.float64]
-
 
 def facts_in(table: Table, columns: Iterable[str]) -> tuple[str, ...]:
     """Return the given columns that a table has with the required type: text for the format, else numbers."""
@@ -44,7 +42,7 @@ def facts_in(table: Table, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in columns if name in kinds and (is_text if name == FORMAT else is_number)(kinds[name]))
 
 
-def numbers(rows: Rows, name: str) -> Values:
+def numbers(rows: Rows, name: str) -> Floats:
     """Return a column of rows as float64, shape (N,), NaN if missing; all NaN if not read."""
     column = rows.exact.get(name)
     if column is None:
@@ -52,7 +50,7 @@ def numbers(rows: Rows, name: str) -> Values:
     return np.where(column.valid, column.values.astype(np.float64), np.nan)
 
 
-def bits(rows: Rows) -> NDArray[np.int64]:
+def bits(rows: Rows) -> Ints:
     """Return the bits per pixel of each row: 24 in colour, 8 grey, 4 for up to 16 colours, 1 for two; shape (N,)."""
     colours, lossless = numbers(rows, COLOURS), has_format(rows, LOSSLESS)
     depth = np.where(numbers(rows, COLOURFULNESS) < LEAST_COLOUR, GREY_BITS, COLOUR_BITS)
@@ -62,7 +60,7 @@ def bits(rows: Rows) -> NDArray[np.int64]:
     return depth
 
 
-def detail(rows: Rows, large: NDArray[np.bool_] | None = None) -> Values:
+def detail(rows: Rows, large: Mask | None = None) -> Floats:
     """Return the visible bits of each row: pixels x bits, a quarter if ``spoilt``; NaN without a size.
 
     Rows in the mask ``large`` (see ``enlarged``) come after all others.
@@ -71,7 +69,7 @@ def detail(rows: Rows, large: NDArray[np.bool_] | None = None) -> Values:
     return shown if large is None else np.where(large, -1 / (1 + shown), shown)
 
 
-def spoilt(rows: Rows) -> NDArray[np.bool_]:
+def spoilt(rows: Rows) -> Mask:
     """Return a mask of the rows with strong compression or added noise, shape (N,).
 
     Noise is only used in lossy formats, which would have removed a sensor's noise: in others the original may have it.
@@ -81,7 +79,7 @@ def spoilt(rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((quality <= HEAVY) | (numbers(rows, BLOCKING) >= BLOCKY) | is_noisy)
 
 
-def fidelity(rows: Rows) -> Values:
+def fidelity(rows: Rows) -> Floats:
     """Return how closely the file of each row follows its pixels: 101 lossless, JPEG's quality, 75 for other formats.
 
     Images of 17 to 256 colours get 60, since they were most likely reduced to a palette; with fewer they may be
@@ -93,7 +91,7 @@ def fidelity(rows: Rows) -> Values:
     return np.where(palette & (closeness == EXACT), OF_PALETTE, closeness)
 
 
-def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
+def enlarged(rows: Rows, owner: Ints) -> Mask:
     """Return a mask of the enlarged rows: a smaller row of their group and depth has more detail, shape (N,).
 
     Args:
@@ -116,9 +114,7 @@ def enlarged(rows: Rows, owner: NDArray[np.int64]) -> NDArray[np.bool_]:
     return is_enlarged
 
 
-def _groups(
-    known: NDArray[np.int64], names: NDArray[np.int64], marked: NDArray[np.bool_]
-) -> Iterator[NDArray[np.int64]]:
+def _groups(known: Ints, names: Ints, marked: Mask) -> Iterator[Ints]:
     """Yield the known rows of each name with at least two rows, if one of them is marked."""
     order = known[np.argsort(names[known], kind="stable")]
     for group in np.split(order, np.flatnonzero(np.diff(names[order])) + 1):
@@ -126,7 +122,7 @@ def _groups(
             yield group
 
 
-def ranks(rows: Rows, large: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+def ranks(rows: Rows, large: Mask | None = None) -> Ints:
     """Return numbers that decrease with the loss of a row: by ``detail``, then ``fidelity``; shape (N,)."""
     keys = [np.nan_to_num(values, nan=-np.inf) for values in (fidelity(rows), detail(rows, large))]
     order = np.lexsort(keys)

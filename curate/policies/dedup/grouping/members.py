@@ -14,6 +14,7 @@ from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
 from curate.tables.table import Table
+from scoring.arrays import Floats, Ints, Mask
 
 ALL_PAIRS = 64  # group size up to which all pairs are measured
 SOME_PAIRS = 2016  # pairs measured in a larger group in addition to those with the kept row: as many as 64 rows have
@@ -69,15 +70,15 @@ class Members:
         outside: mask of rows whose owner is a row of the other table, shape (N,).
     """
 
-    group: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    start: NDArray[np.int64]
-    size: NDArray[np.int64]
+    group: Ints
+    rows: Ints
+    start: Ints
+    size: Ints
     stars: Stars
-    outside: NDArray[np.bool_]
+    outside: Mask
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ints:
         """The first row of each group, shape (G,): the kept one, if it is in this table."""
         return self.rows[self.start[:-1]]
 
@@ -88,7 +89,7 @@ class Members:
         searches: Mapping[str, Search],
         kept_key: pa.Array,
         texts: pa.ChunkedArray | None = None,
-        ranks: NDArray[np.int64] | None = None,
+        ranks: Ints | None = None,
     ) -> pa.Table:
         """Return one row per group, in ``SCHEMA``.
 
@@ -117,7 +118,7 @@ class Members:
         other_keys = kept_key.take(pa.array(self.first)).to_numpy(zero_copy_only=False)
         return pa.array(np.where(outside, other_keys, mine), pa.string())
 
-    def _lower(self, ranks: NDArray[np.int64] | None) -> pa.Array:
+    def _lower(self, ranks: Ints | None) -> pa.Array:
         """Return whether the kept row has lower quality than another row of its group; null if unknown."""
         first = self.first
         if ranks is None or not len(first):
@@ -125,7 +126,7 @@ class Members:
         most = np.maximum.reduceat(ranks[self.rows], self.start[:-1])
         return pa.array(ranks[first] < most, mask=self.outside[first])
 
-    def _smallest(self, searches: Mapping[str, Search], measure: str) -> NDArray[np.float64]:
+    def _smallest(self, searches: Mapping[str, Search], measure: str) -> Floats:
         """Return the smallest similarity of each group's pairs, in large groups only of some pairs.
 
         Equal bytes count as equal, even if the finder cannot compare the image.
@@ -147,7 +148,7 @@ class Members:
                 worst[some] = (sign * similarity).reshape(len(some), -1).min(1)
         return np.where(np.isinf(worst), np.nan, sign * worst)
 
-    def _margin(self, thresholds: Mapping[str, float]) -> NDArray[np.float64]:
+    def _margin(self, thresholds: Mapping[str, float]) -> Floats:
         """Return the smallest margin of each group: 0 is at the threshold, 1 is equality."""
         margin = np.full(len(self.size), np.inf)
         for number, name in enumerate(self.stars.names):
@@ -173,7 +174,7 @@ def count_lower(groups: pa.Table) -> int | None:
     return int(pc.sum(lower).as_py() or 0) if not len(lower) or lower.null_count < len(lower) else None
 
 
-def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _pairs(size: int) -> tuple[Ints, Ints]:
     """Return the pairs of a group to measure, as indices in the group."""
     if size <= ALL_PAIRS:
         first, second = np.triu_indices(size, 1)
@@ -184,7 +185,7 @@ def _pairs(size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.concatenate([np.zeros(size - 1, np.int64), a]), np.concatenate([np.arange(1, size), b])
 
 
-def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> pa.Array:
+def _lists(group: Ints, names: pa.Array, code: NDArray, n: int) -> pa.Array:
     """Return the distinct names of each group, as lists; negative codes are ignored."""
     has_name = code >= 0
     width = max(1, len(names))
@@ -194,7 +195,7 @@ def _lists(group: NDArray[np.int64], names: pa.Array, code: NDArray, n: int) -> 
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(pairs % width)))
 
 
-def group_rows(stars: Stars, outside: NDArray[np.bool_], order: NDArray[np.int64], rows: Rows) -> Members:
+def group_rows(stars: Stars, outside: Mask, order: Ints, rows: Rows) -> Members:
     """Return the groups: larger ones first, then by the key hash of the first row."""
     n, place = len(stars.owner), np.argsort(order)
     owner = np.where(outside, n + stars.owner, stars.owner)  # rows of the other table are numbered from n

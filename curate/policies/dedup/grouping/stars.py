@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.searches import Search
+from scoring.arrays import Floats, Ints, Mask
 
 NOBODY = -1
 FIRST_ROUND = 1024  # rows; each round is twice as large as the one before
@@ -40,9 +41,9 @@ class Stars:
         names: of the finders.
     """
 
-    owner: NDArray[np.int64]
+    owner: Ints
     finder: NDArray[np.int8]
-    similarity: NDArray[np.float64]
+    similarity: Floats
     view: NDArray[np.int32]
     names: tuple[str, ...]
 
@@ -60,7 +61,7 @@ class Stars:
         self.similarity[links.row] = links.similarity
         self.view[links.row] = links.view
 
-    def detach(self, rows: NDArray[np.int64], owner: NDArray[np.int64] | int) -> None:
+    def detach(self, rows: Ints, owner: Ints | int) -> None:
         """Unlink rows: each is its own owner, or has none."""
         self.owner[rows], self.finder[rows], self.similarity[rows], self.view[rows] = owner, -1, np.nan, 0
 
@@ -71,10 +72,10 @@ class Stars:
 
 
 def find_stars(
-    order: NDArray[np.int64],
+    order: Ints,
     searches: Mapping[str, Search],
-    open_rows: NDArray[np.bool_],
-    protected: NDArray[np.bool_] | None = None,
+    open_rows: Mask,
+    protected: Mask | None = None,
     *,
     compared: Callable[[int, int], None] = lambda done, total: None,
 ) -> Stars:
@@ -106,11 +107,9 @@ def find_stars(
     return stars
 
 
-def _next_open(
-    order: NDArray[np.int64], open_rows: NDArray[np.bool_], at: int, size: int
-) -> tuple[NDArray[np.int64], int]:
+def _next_open(order: Ints, open_rows: Mask, at: int, size: int) -> tuple[Ints, int]:
     """Return the next ``size`` open rows, and the position after them."""
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Ints] = []
     n = 0
     while at < len(order) and n < size:
         part = order[at : at + size]
@@ -126,11 +125,11 @@ class _Round:
     """The state of the assignment: groups so far, rank of each row, finders, and rows that may be dropped."""
 
     stars: Stars
-    place: NDArray[np.int64]
+    place: Ints
     searches: list[Search]
-    free: NDArray[np.bool_]
+    free: Mask
 
-    def settle(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def settle(self, rows: Ints) -> Ints:
         """Return the kept rows among rows in order of preference; the others are assigned to one of them.
 
         Rows without an earlier match are kept, and their copies assigned, which usually leaves few rows. If many are
@@ -148,7 +147,7 @@ class _Round:
         together = np.concatenate(stay)
         return together[np.argsort(self.place[together])]
 
-    def assign_copies(self, stay: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
+    def assign_copies(self, stay: Ints, among: Mask) -> None:
         """Assign every row in the mask (N,) that is a copy of a kept row to the first such row.
 
         The first of several finders that link the pair is recorded. An earlier owner is only replaced by a preferred
@@ -162,14 +161,14 @@ class _Round:
             sooner = (mine == old) & (number < self.stars.finder[links.row])
             self.stars.drop(links.take((had == NOBODY) | (mine < old) | sooner), number)
 
-    def _not_copies(self, stay: NDArray[np.int64], left: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _not_copies(self, stay: Ints, left: Ints) -> Ints:
         """Return the rows that are not copies of the kept rows."""
         if not len(left):
             return left
         self.assign_copies(stay, self._mask(left))
         return left[self.stars.owner[left] == NOBODY]
 
-    def _copies_of_earlier(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _copies_of_earlier(self, rows: Ints) -> Mask:
         """Return a mask of the rows (R,) that may be dropped and are copies of an earlier one."""
         later = np.zeros(len(self.place), bool)
         for search in self.searches:
@@ -177,7 +176,7 @@ class _Round:
             later[links.row[self.place[links.query] < self.place[links.row]]] = True
         return (later & self.free)[rows]
 
-    def _copies_among_few(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _copies_among_few(self, rows: Ints) -> Ints:
         """Return the same for few rows, from all their pairs."""
         among = self._mask(rows)
         linked = np.zeros((len(rows), len(rows)), bool)  # by index among these rows
@@ -194,7 +193,7 @@ class _Round:
         self.assign_copies(rows[stays], self._mask(rows[~stays]))
         return rows[self.stars.owner[rows] == NOBODY]
 
-    def _mask(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _mask(self, rows: Ints) -> Mask:
         mask = np.zeros(len(self.place), bool)
         mask[rows] = True
         return mask

@@ -14,6 +14,7 @@ from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.sampled import drawn_text
 from curate.tables.digests import key_bytes, plain
+from scoring.arrays import Floats, Ints
 from scoring.errors import InputError
 
 COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight")
@@ -56,7 +57,7 @@ class Drawn:
     weight: float
 
 
-def pair_of_each_row(links: Links, place: NDArray[np.int64], *, higher: bool = True) -> Links:
+def pair_of_each_row(links: Links, place: Ints, *, higher: bool = True) -> Links:
     """Return the pairs near a threshold to audit: each row with the row it would be dropped for.
 
     This approximates what a looser threshold would drop: a row, for the most similar earlier kept row. Each pair occurs
@@ -105,7 +106,7 @@ def draw_pairs(
             "--audit: expected pairs to judge, got none at or near the threshold; loosen it, or leave --audit out"
         )
     finder, similarity, ties = pairs.column("finder"), pairs.column("similarity").to_numpy(), _pair_hashes(pairs, seed)
-    strata: list[tuple[StratumName, NDArray[np.int64]]] = []
+    strata: list[tuple[StratumName, Ints]] = []
     for name, threshold in thresholds.items():
         strata += _strata(name, np.flatnonzero(pc.equal(finder, name).to_numpy()), similarity, threshold)
     drawn = _draw(strata, ties, n, looked_for)
@@ -135,9 +136,7 @@ def _pair_hashes(pairs: pa.Table, seed: int) -> NDArray[np.uint64]:
     return np.frombuffer(bytes(digests), ">u8").astype(np.uint64)
 
 
-def _strata(
-    finder: str, rows: NDArray[np.int64], similarity: NDArray, threshold: float
-) -> list[tuple[StratumName, NDArray[np.int64]]]:
+def _strata(finder: str, rows: Ints, similarity: NDArray, threshold: float) -> list[tuple[StratumName, Ints]]:
     higher = FINDERS[finder].higher
     alike = similarity[rows] if higher else -similarity[rows].astype(np.float64)
     bar = threshold if higher else -threshold
@@ -156,7 +155,7 @@ def _strata(
     return out
 
 
-def _slices(values: NDArray[np.float64], most: int) -> list[slice]:
+def _slices(values: Floats, most: int) -> list[slice]:
     """Return up to ``most`` slices of ascending values, each half as large as the next, without splitting ties."""
     n = len(values)
     parts = min(most, 1 + max(0, int(np.log2(max(n, 1) / FEWEST)))) if n else 0
@@ -168,7 +167,7 @@ def _slices(values: NDArray[np.float64], most: int) -> list[slice]:
 
 
 def _draw(
-    strata: Sequence[tuple[StratumName, NDArray[np.int64]]], ties: NDArray[np.uint64], n: int, looked_for: float
+    strata: Sequence[tuple[StratumName, Ints]], ties: NDArray[np.uint64], n: int, looked_for: float
 ) -> list[tuple[int, StratumName, float]]:
     """Return index, stratum and weight of the sampled pairs."""
     sizes = {side: [len(rows) for name, rows in strata if name.side == side] for side in (DROPPED, NEAR)}

@@ -20,6 +20,7 @@ from curate.tables.images import Images, drawn_rows
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows, collect
 from curate.tables.table import Table
+from scoring.arrays import Ints, Mask
 from scoring.edits import EDITS
 from scoring.errors import InputError
 from scoring.metrics.proportions import wilson
@@ -46,8 +47,8 @@ class Hits(NamedTuple):
     """
 
     finder: str
-    copy: NDArray[np.int64]
-    row: NDArray[np.int64]
+    copy: Ints
+    row: Ints
 
 
 @dataclass(frozen=True)
@@ -103,12 +104,7 @@ class RecallReport:
 
 
 def count_recalled(
-    planted: "Planted",
-    hits: Sequence[Hits],
-    kinds: Sequence[str],
-    *,
-    groups: NDArray[np.int64] | None = None,
-    seed: int = 0,
+    planted: "Planted", hits: Sequence[Hits], kinds: Sequence[str], *, groups: Ints | None = None, seed: int = 0
 ) -> RecallReport:
     """Count which planted copies were found, by kind of edit and by finder.
 
@@ -127,7 +123,7 @@ def count_recalled(
     shape = (len(planted.rows), len(kinds))
     if len(original) != shape[0] * shape[1] or planted.copies.column(EDIT).to_pylist() != list(kinds) * shape[0]:
         raise ValueError(f"expected {shape[1]} copies of each of {shape[0]} images in the order of the edits")
-    by_finder: dict[str, NDArray[np.bool_]] = {}
+    by_finder: dict[str, Mask] = {}
     linked = np.zeros(len(original), bool)
     for finder, copy, row in hits:
         linked[copy] = True
@@ -156,7 +152,7 @@ def count_recalled(
     )
 
 
-def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, NDArray[np.bool_]]) -> KindRecall:
+def _kind(name: str, strength: str, grid: Mask, finders: dict[str, Mask]) -> KindRecall:
     n, n_linked = grid.size, int(grid.sum())
     effective = effective_size(grid)
     interval = wilson(n_linked / n * effective, effective, LEVEL)
@@ -164,7 +160,7 @@ def _kind(name: str, strength: str, grid: NDArray[np.bool_], finders: dict[str, 
     return KindRecall(name, strength, n, n_linked, interval.low, interval.high, by_finder)
 
 
-def effective_size(grid: NDArray[np.bool_]) -> float:
+def effective_size(grid: Mask) -> float:
     """Return the effective sample size of dependent copies.
 
     Results for copies of one image are dependent, so I x K copies count as fewer: as many as give the mean the observed
@@ -193,7 +189,7 @@ def planted_recall(
     request: DedupRequest,
     *,
     duplicates: Duplicates,
-    group: NDArray[np.int64],
+    group: Ints,
     n: int,
     seed: int,
     model: str | None = None,
@@ -285,22 +281,17 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
     return draw_pairs(pairs, judged, n, seed=seed, looked_for=len(queried) / len(stay) if len(stay) else 1.0)
 
 
-Part = tuple[NDArray[np.object_], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]
+Part = tuple[NDArray[np.object_], Ints, Ints, NDArray[np.float32]]
 
 
-def _dropped(stars: Stars, outside: NDArray[np.bool_], judged: Mapping[str, float]) -> Part:
+def _dropped(stars: Stars, outside: Mask, judged: Mapping[str, float]) -> Part:
     names = np.array([*stars.names, ""], object)[stars.finder]
     gone = np.flatnonzero((stars.finder >= 0) & ~outside & np.isin(names, list(judged)))
     return names[gone], stars.owner[gone], gone, stars.similarity[gone].astype(np.float32)
 
 
 def _near_misses(
-    rows: Rows,
-    order: NDArray[np.int64],
-    stay: NDArray[np.int64],
-    queried: NDArray[np.int64],
-    request: DedupRequest,
-    judged: Mapping[str, float],
+    rows: Rows, order: Ints, stay: Ints, queried: Ints, request: DedupRequest, judged: Mapping[str, float]
 ) -> Iterator[Part]:
     among = np.zeros(len(rows), bool)
     among[stay] = True
