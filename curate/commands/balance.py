@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, printers, say_files
+from curate.commands.printing import Output, printers, say_files
 from curate.policies.balance.options import BalanceOptions
 
 if TYPE_CHECKING:
@@ -15,11 +14,7 @@ N_CELLS = 20  # cells shown by a dry run
 
 
 @command_of(BalanceOptions)
-def run(
-    request: BalanceOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: BalanceOptions, output: Output) -> None:
     """Balance classes or clusters towards a distribution.
 
     Example:
@@ -39,10 +34,7 @@ def run(
     from curate.policies.balance.policy import run_balance
 
     result = run_balance(request)
-    if json_:
-        emit(result.to_json())
-    elif request.dry_run or not quiet:
-        _report(result, request.dry_run)
+    output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
 
 
 def _report(result: "BalanceResult", dry_run: bool) -> None:

@@ -3,19 +3,14 @@
 import shlex
 from dataclasses import replace
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say, say_next
+from curate.commands.printing import Output, emit, say_next
 from curate.commands.progress import CacheBar
 from curate.training.options import CacheOptions
 
 
 @command_of(CacheOptions)
-def run(
-    request: CacheOptions,
-    quiet: options.Quiet = False,
-    json_: options.Json = False,
-) -> None:
+def run(request: CacheOptions, output: Output) -> None:
     """Cache the features of images, to train heads on.
 
     Writes one Parquet file per epoch. Repeat the command to resume a killed run, or with a larger --epochs to extend
@@ -31,11 +26,10 @@ def run(
     from curate.counted import counted
     from curate.training.cache import run_cache
 
-    line = (lambda text: None) if quiet else say
-    with CacheBar("images", quiet=quiet) as bar:
-        result = run_cache(replace(request, report=bar.update, announce=line))
-    line(f"{counted(result.epochs, 'epoch')} of {counted(result.images, 'image')}: {request.out}")
-    if not quiet:
+    with CacheBar("images", quiet=output.quiet) as bar:
+        result = run_cache(replace(request, report=bar.update, announce=output.note))
+    output.note(f"{counted(result.epochs, 'epoch')} of {counted(result.images, 'image')}: {request.out}")
+    if not output.quiet:
         say_next(f"curate train METHOD --cached {shlex.quote(str(request.out))} -o model.safetensors")
-    if json_:
+    if output.json:
         emit(result.to_json())

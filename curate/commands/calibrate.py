@@ -7,17 +7,16 @@ from typing import Annotated
 from curate.calibration.options import CalibrateOptions
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, print_lines, printers, say
+from curate.commands.printing import Output, print_lines, printers, say
 
 
 @command_of(CalibrateOptions, plot="embedding")
 def run(
     request: CalibrateOptions,
+    output: Output,
     plot: Annotated[
         Path | None, options.shared("--plot", ": the reliability of the probabilities", metavar="FILE")
     ] = None,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Turn a score into the probability that an image is bad.
 
@@ -42,12 +41,10 @@ def run(
         if request.fitted is not None:
             raise InputError("--plot shows what is fitted, and --fitted fits nothing; leave one of them out")
         check_chart(plot, overwrite=request.overwrite)
-    result = run_calibrate(replace(request, report=(lambda text: None) if quiet else say))
+    result = run_calibrate(replace(request, report=output.note))
     if plot is not None:
         save_chart(result.figure(), plot, overwrite=request.overwrite)
-    if json_:
-        emit(result.to_json())
-    elif (request.out is None and request.apply is None) or not quiet:
-        print_lines(result.lines(), *printers(requested=request.out is None and request.apply is None))
-        if plot is not None:
-            say(f"image: {plot}")
+    requested = request.out is None and request.apply is None
+    output.result(result, lambda: print_lines(result.lines(), *printers(requested=requested)), requested=requested)
+    if plot is not None and not output.json and (requested or not output.quiet):
+        say(f"image: {plot}")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from curate.cleaning.options import CleanOptions
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import DRY_RUN, emit, print_lines, say, show, show_table
+from curate.commands.printing import DRY_RUN, Output, print_lines, say, show, show_table
 from curate.commands.run import KILLED, Typed
 
 if TYPE_CHECKING:
@@ -17,12 +16,7 @@ if TYPE_CHECKING:
 
 
 @command_of(CleanOptions)
-def run(
-    request: CleanOptions,
-    ctx: typer.Context,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: CleanOptions, output: Output, ctx: typer.Context) -> None:
     """Drop unusable images and copies, and list what to review.
 
     Example:
@@ -43,17 +37,14 @@ def run(
     """
     from curate.cleaning.run import Stopped, run_cleaning
 
-    commands = Typed(ctx.find_root().command, True, () if quiet or request.dry_run else ("score",))
+    commands = Typed(ctx.find_root().command, True, () if output.quiet or request.dry_run else ("score",))
     try:
-        result = run_cleaning(replace(request, announce=(lambda text: None) if quiet else say), commands)
+        result = run_cleaning(replace(request, announce=output.note), commands)
     except Stopped as stopped:
         if stopped.code < KILLED:
             say(str(stopped))
         raise typer.Exit(stopped.code) from None
-    if json_:
-        emit(result.to_json())
-    elif request.dry_run or not quiet:
-        _report(result)
+    output.result(result, lambda: _report(result), requested=request.dry_run)
 
 
 def _report(result: "CleanResult") -> None:

@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import EXIT_GATE, check_report, emit, print_lines, say, show, show_table, write_json
+from curate.commands.printing import EXIT_GATE, Output, check_report, emit, print_lines, show, show_table, write_json
 from curate.comparison.options import CompareOptions
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @command_of(CompareOptions)
 def run(
     request: CompareOptions,
+    output: Output,
     sheet: Annotated[
         Path | None,
         options.shared("--sheet", ": rows and clusters side by side, NAME.png"),
@@ -28,8 +29,6 @@ def run(
     ] = None,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Compare two tables: columns, embeddings, and what one lacks.
 
@@ -52,19 +51,16 @@ def run(
         check_picture(sheet, overwrite=overwrite)
         require_folder(sheet)
         _require_images(request.table, source, request.other, other_source)
-    comparison = run_compare(replace(request, announce=(lambda text: None) if quiet or json_ else say))
+    comparison = run_compare(replace(request, announce=output.announce))
     if out is not None:
         write_json(comparison.to_json(), out, overwrite=overwrite)
     if sheet is not None:
         _draw(comparison, sheet, (source, other_source), overwrite)
-    if json_:
+    if output.json:
         emit(comparison.to_json())
     else:
         print_lines(comparison.lines(), show, show_table)
-    if not quiet:
-        for name, path in (("report", out), ("sheet", sheet)):
-            if path is not None:
-                say(f"{name}: {path}")
+    output.written(report=out, sheet=sheet)
     if comparison.failed:
         raise typer.Exit(EXIT_GATE)
 

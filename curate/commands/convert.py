@@ -1,17 +1,12 @@
 """``curate models convert``: third-party weights -> a checkpoint."""
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say
+from curate.commands.printing import Output, emit, say
 from curate.training.options import ModelsConvertOptions
 
 
 @command_of(ModelsConvertOptions)
-def run(
-    request: ModelsConvertOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: ModelsConvertOptions, output: Output) -> None:
     """Convert third-party weights into a checkpoint; no code in them is run.
 
     Reads the published models of Pretrained Visual Uncertainties (.pth.tar), whose head becomes the column
@@ -27,9 +22,9 @@ def run(
     from curate.training.models import run_models_convert
 
     result = run_models_convert(request)
-    if json_:
+    if output.json:
         emit(result.to_json())
-    elif not quiet:
+    elif not output.quiet:
         head = f"with the head {result.head}" if result.head else "without a head: `curate train --freeze` adds one"
         say(f"{result.facts['architecture']} at {result.size} pixels, {head}")
         say(f"model {result.digest[:12]}: {request.out}")

@@ -11,6 +11,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.complete import OFFERED
+from curate.commands.printing import Output
 from curate.options.option import Field, Option, declared, is_required
 from curate.options.texts import ALSO
 from scoring.errors import InputError
@@ -18,6 +19,10 @@ from scoring.errors import InputError
 R = TypeVar("R")
 Extras = ParamSpec("Extras")
 LAST = ("dry_run", "overwrite", "json_", "quiet")  # of every command
+PRINTED = {  # options of a command with a parameter ``output``
+    name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+    for name, kind in (("json_", options.Json), ("quiet", options.Quiet))
+}
 PATHS = {"table": options.table_argument, "output": options.output_argument, "local": options.path_argument}
 
 
@@ -25,6 +30,8 @@ def command_of(
     request: Callable[..., R], **after: str
 ) -> Callable[[Callable[Concatenate[R, Extras], None]], Callable[..., None]]:
     """Return a decorator with which Typer sees the options of a request, and the command receives the request.
+
+    A parameter ``output`` of the command is an ``Output``, from the options --json and --quiet.
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
@@ -38,6 +45,8 @@ def command_of(
     def decorate(run: Callable[Concatenate[R, Extras], None]) -> Callable[..., None]:
         alone = list(inspect.signature(run).parameters.values())[1:]
         extras = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in alone}
+        prints = extras.pop("output", None) is not None
+        extras |= PRINTED if prints else {}
         fields = {field.name: parameter(field) for field in known}
         if both := sorted({*extras} & {*fields}):
             raise TypeError(f"{both[0]} is an option of {getattr(request, '__name__', '')} already; rename one")
@@ -48,6 +57,8 @@ def command_of(
             for field in known:
                 if field.kind == Mapping[str, object] | None and values[field.name] is not None:
                     values[field.name] = _settings(field, values[field.name])
+            if prints:
+                of_command["output"] = Output(of_command.pop("json_"), of_command.pop("quiet"))
             run(request(**values), **of_command)  # type: ignore[call-arg]
 
         command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__

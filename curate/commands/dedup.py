@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.groups import typed
-from curate.commands.printing import EXIT_GATE, emit, printers, say, say_files
+from curate.commands.printing import EXIT_GATE, Output, printers, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
 from curate.policies.dedup.options import DedupOptions
@@ -89,11 +89,10 @@ def recall_lines(report: "RecallReport") -> list[str]:
 def run(
     request: DedupOptions,
     ctx: typer.Context,
+    output: Output,
     threshold: Threshold = None,
     fail_on_leaks: FailOnLeaks = False,
     sheet: Sheet = None,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Keep one image of each group of duplicates.
 
@@ -121,28 +120,24 @@ def run(
     if fail_on_leaks and request.against is None:
         raise InputError("--fail-on-leaks is about what another table also has; pass that as --against")
     _refuse_sheet(sheet, request)
-    silent = json_ or quiet
-    with Bar("rows compared", quiet=silent) as rows_bar, Bar("images edited", quiet=silent) as bar:
+    with Bar("rows compared", quiet=output.silent) as rows_bar, Bar("images edited", quiet=output.silent) as bar:
         result = run_dedup(
             replace(
                 request,
                 finder=finders_in_order(typed(ctx)),
                 report=lambda done, total: bar.show(done, total, 0, ""),
                 compared=lambda done, total: rows_bar.show(done, total, 0, ""),
-                announce=(lambda text: None) if silent else say,
+                announce=output.announce,
             )
         )
     if sheet is not None:
         drawn = _draw(result, request, sheet)
-        if not quiet:
-            say(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
-    if json_:
-        emit(result.to_json())
-    elif request.dry_run or not quiet:
-        _report(result, request.against, request.dry_run)
+        output.note(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
+    output.result(result, lambda: _report(result, request.against, request.dry_run), requested=request.dry_run)
     if fail_on_leaks and result.n_leaks:
-        if not silent:
-            say(f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {request.against} too (--fail-on-leaks)")
+        output.announce(
+            f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {request.against} too (--fail-on-leaks)"
+        )
         raise typer.Exit(EXIT_GATE)
 
 

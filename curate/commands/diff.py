@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say, show, show_table
+from curate.commands.printing import Output, emit, show, show_table
 from curate.counted import counted
 from curate.lineage.options import DiffOptions
 
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 
 
 @command_of(DiffOptions)
-def run(
-    request: DiffOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: DiffOptions, output: Output) -> None:
     """Show how two subsets differ in rows, values and settings.
 
     Example:
@@ -33,12 +28,11 @@ def run(
     from curate.lineage.diff import run_diff
 
     difference = run_diff(request)
-    if json_:
+    if output.json:
         emit(difference.to_json())
     else:
         _show(difference)
-    if request.out is not None and not quiet:
-        say(f"rows: {request.out}")
+    output.written(rows=request.out)
     if not difference.identical:
         raise typer.Exit(1)
 

@@ -4,17 +4,16 @@ from dataclasses import replace
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import check_report, emit, print_lines, say, show, show_in_parts, write_json
+from curate.commands.printing import Output, check_report, emit, print_lines, show, show_in_parts, write_json
 from curate.evaluation.options import EvaluateOptions
 
 
 @command_of(EvaluateOptions)
 def run(
     request: EvaluateOptions,
+    output: Output,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Measure how good scores or a subset are, with intervals.
 
@@ -43,13 +42,12 @@ def run(
     reader = "degrade" if request.subset is None else "network"
     if unread and not (request.network if request.subset is not None else request.degrade):
         raise InputError(f"--{unread[0]} needs --{reader}; add --{reader} N, or leave it out")
-    evaluation = run_evaluate(replace(request, announce=(lambda text: None) if quiet else say))
+    evaluation = run_evaluate(replace(request, announce=output.note))
     facts = {**evaluation.to_json(), "notes": evaluation.notes(), "verdict": evaluation.verdict()}
     if out is not None:
         write_json(facts, out, overwrite=overwrite)
-    if json_:
+    if output.json:
         emit(facts)
     else:
         print_lines(evaluation.lines(), show, show_in_parts)
-    if out is not None and not quiet:
-        say(f"report: {out}")
+    output.written(report=out)

@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import DRY_RUN, emit, printers
+from curate.commands.printing import DRY_RUN, Output, emit, printers
 from curate.commands.progress import ExportBar
 from curate.counted import counted
 from curate.exporting.options import ExportOptions
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 
 
 @command_of(ExportOptions)
-def run(
-    request: ExportOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: ExportOptions, output: Output) -> None:
     """Write a subset for another tool: its images, labels and scores.
 
     Example:
@@ -36,11 +31,11 @@ def run(
     """
     from curate.exporting.subset import run_export
 
-    with ExportBar("images", quiet=quiet or json_) as bar:
+    with ExportBar("images", quiet=output.silent) as bar:
         result = run_export(replace(request, report=bar.update))
-    if json_:
+    if output.json:
         emit({**result.to_json(), "notes": _notes(result)})
-    if json_ or quiet:
+    if output.silent:
         return
     say, _ = printers(requested=request.dry_run)
     for note in _notes(result):

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.groups import typed
-from curate.commands.printing import emit, printers, say_files
+from curate.commands.printing import Output, emit, printers, say_files
 from curate.counted import counted
 from curate.policies.filter.options import FilterOptions, FilterRequest
 
@@ -29,12 +28,7 @@ WHY = {
 
 
 @command_of(FilterOptions)
-def run(
-    request: FilterRequest,
-    ctx: typer.Context,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: FilterRequest, output: Output, ctx: typer.Context) -> None:
     """Keep the rows of a scored table that satisfy every rule.
 
     Example:
@@ -60,9 +54,9 @@ def run(
     rules = typed(ctx)
     taken: dict[str, Any] = {field.name: None for field in fields(request) if field.name in dict(rules)}
     result = run_filter(replace(request, rules=rules, **taken))
-    if json_:
+    if output.json:
         emit({**result.to_json(), "notes": filter_notes(result)})
-    elif request.dry_run or not quiet:
+    elif request.dry_run or not output.quiet:
         _report(result, rules, request.dry_run)
 
 

@@ -3,18 +3,13 @@
 import shlex
 from dataclasses import replace
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, print_lines, say, say_next, say_table
+from curate.commands.printing import Output, emit, print_lines, say, say_next, say_table
 from curate.fitting.options import FitOptions
 
 
 @command_of(FitOptions)
-def run(
-    request: FitOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: FitOptions, output: Output) -> None:
     """Fit scores to the dataset of a table.
 
     Example:
@@ -33,11 +28,10 @@ def run(
     """
     from curate.fitting.fit import run_fit
 
-    line = (lambda text: None) if quiet else say
-    result = run_fit(replace(request, report=line))
-    if json_:
+    result = run_fit(replace(request, report=output.note))
+    if output.json:
         emit(result.to_json())
-    elif not quiet:
+    elif not output.quiet:
         print_lines(result.lines(), say, say_table)
         say_next(
             f"curate score more/ --model {shlex.quote(str(request.out))} -o more.parquet"

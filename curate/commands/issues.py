@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, printers, say, say_files, say_next
+from curate.commands.printing import Output, emit, printers, say, say_files, say_next
 from curate.counted import counted
 from curate.policies.issues.options import IssuesOptions
 
@@ -21,13 +21,12 @@ N_PAIRS = 5  # maximum pairs of kinds shown
 @command_of(IssuesOptions)
 def run(
     request: IssuesOptions,
+    output: Output,
     sheet: Annotated[
         Path | None,
         options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
     ] = None,
     source: options.Source = None,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Report junk, dark, blurry and other unusual images, by kind.
 
@@ -53,9 +52,9 @@ def run(
     result = run_issues(request)
     if sheet is not None:
         _draw(result, request, sheet, source)
-    if json_:
+    if output.json:
         emit(result.to_json())
-    elif request.out is None or not quiet:
+    elif request.out is None or not output.quiet:
         _report(result, requested=request.out is None)
         if request.out is not None:
             say_files(result, dry_run=False)

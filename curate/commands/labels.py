@@ -1,18 +1,13 @@
 """``curate labels``: which labels are probably wrong."""
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.labels_words import report
-from curate.commands.printing import emit, say_files
+from curate.commands.printing import Output, emit, say_files
 from curate.policies.labels.options import LabelsOptions
 
 
 @command_of(LabelsOptions)
-def run(
-    request: LabelsOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: LabelsOptions, output: Output) -> None:
     """Find likely label errors from out-of-fold predictions.
 
     Example:
@@ -34,8 +29,8 @@ def run(
     from curate.policies.labels.policy import run_labels
 
     result = run_labels(request)
-    if json_:
+    if output.json:
         emit(result.to_json())
-    elif request.out is None or not quiet:
+    elif request.out is None or not output.quiet:
         report(result, requested=request.out is None, below=request.below)
         say_files(result, dry_run=False)

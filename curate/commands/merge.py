@@ -3,18 +3,13 @@
 import shlex
 from dataclasses import replace
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say, say_next
+from curate.commands.printing import Output, emit, say_next
 from curate.fitting.options import MergeOptions
 
 
 @command_of(MergeOptions)
-def run(
-    request: MergeOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: MergeOptions, output: Output) -> None:
     """Merge scored tables, or update the paths of moved images.
 
     Example:
@@ -30,15 +25,14 @@ def run(
     """
     from curate.fitting.merge import run_merge
 
-    line = (lambda text: None) if quiet or json_ else say
-    result = run_merge(replace(request, report=line))
-    if json_:
+    result = run_merge(replace(request, report=output.announce))
+    if output.json:
         emit(result.to_json())
         return
     for note in result.notes:
-        line(note)
+        output.note(note)
     if request.root is not None:
-        line(f"{result.moved:,} of {result.rows:,} rows have a new path now")
-    line(f"scores: {result.path}")
-    if not quiet:
+        output.note(f"{result.moved:,} of {result.rows:,} rows have a new path now")
+    output.note(f"scores: {result.path}")
+    if not output.quiet:
         say_next(f"curate issues {shlex.quote(str(result.path))}")

@@ -2,19 +2,14 @@
 
 from dataclasses import replace
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say
+from curate.commands.printing import Output, emit
 from curate.plots.options import PlotOptions
 from curate.plots.table import KINDS
 
 
 @command_of(PlotOptions)
-def run(
-    request: PlotOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: PlotOptions, output: Output) -> None:
     """Draw a chart of a table, for papers.
 
     Example:
@@ -34,16 +29,14 @@ def run(
     from curate.plots.plot import run_plot
     from scoring.errors import InputError
 
-    if request.out is None and not json_:
+    if request.out is None and not output.json:
         raise InputError("expected -o NAME.png, .svg or .pdf, or --json for the numbers alone, got neither; add one")
-    announce = (lambda text: None) if quiet else say
-    drawn = run_plot(replace(request, announce=announce))
+    drawn = run_plot(replace(request, announce=output.note))
     for note in drawn.numbers.notes:
-        announce(note)
-    if json_:
+        output.note(note)
+    if output.json:
         emit(drawn.to_json())
-    if request.out is not None:
-        announce(f"image: {request.out}")
+    output.written(image=request.out)
 
 
 def _kinds() -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -44,6 +45,42 @@ def emit(value: Any) -> None:
 
     clear_elapsed()
     typer.echo(json.dumps(plain_json(value), indent=2, ensure_ascii=True, default=str))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command prints, from its options --json and --quiet."""
+
+    json: bool
+    quiet: bool
+
+    @property
+    def silent(self) -> bool:
+        """Whether a command prints nothing while it works."""
+        return self.json or self.quiet
+
+    def note(self, text: str) -> None:
+        """Print a note, unless quiet."""
+        if not self.quiet:
+            say(text)
+
+    def announce(self, text: str) -> None:
+        """Print what the command does, unless silent."""
+        if not self.silent:
+            say(text)
+
+    def written(self, **paths: object) -> None:
+        """Print the name and path of each written file, unless quiet."""
+        for name, path in paths.items():
+            if path is not None:
+                self.note(f"{name}: {path}")
+
+    def result(self, result: Any, report: Callable[[], None], *, requested: bool) -> None:
+        """Print a result as JSON, or call ``report``; if quiet, only for a ``requested`` report, as in a dry run."""
+        if self.json:
+            emit(result.to_json())
+        elif requested or not self.quiet:
+            report()
 
 
 def check_report(out: Path | None, *, overwrite: bool = False) -> None:

@@ -4,19 +4,14 @@ import json
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import say
+from curate.commands.printing import Output, say
 from curate.counted import counted
 from curate.reporting.options import ReportOptions
 
 
 @command_of(ReportOptions)
-def run(
-    request: ReportOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: ReportOptions, output: Output) -> None:
     """Show a table on one page: scores, funnel, images, a map.
 
     The page is a single file that works offline. Counts cover all rows; for a large table, the list is a sample.
@@ -35,12 +30,12 @@ def run(
     from curate.reporting.write import run_report
     from scoring.errors import InputError
 
-    if request.out is None and not json_:
+    if request.out is None and not output.json:
         raise InputError("expected a name for the page (-o report.html), got none; or print the facts with --json")
     result = run_report(request)
-    if json_:
+    if output.json:
         typer.echo(json.dumps(result.facts(), ensure_ascii=True, allow_nan=False))
-    if quiet:
+    if output.quiet:
         return
     for note in result.notes():
         say(note)

@@ -6,17 +6,16 @@ from typing import Annotated
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, print_lines, say, show, show_table
+from curate.commands.printing import Output, emit, print_lines, show, show_table
 from curate.retrieval.options import RetrieveOptions
 
 
 @command_of(RetrieveOptions)
 def run(
     request: RetrieveOptions,
+    output: Output,
     sheet: Annotated[Path | None, options.shared("--sheet", ": queries and what they found, NAME.png")] = None,
     source: options.SheetSource = None,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Find similar images, with the certainty of each match.
 
@@ -41,7 +40,7 @@ def run(
         check_picture(sheet, overwrite=request.overwrite)
         require_folder(sheet)
         require_images(open_table(request.table, require=["key"]), source)
-    answers = run_retrieve(replace(request, announce=(lambda text: None) if quiet or json_ else say))
+    answers = run_retrieve(replace(request, announce=output.announce))
     if sheet is not None:
         from curate.sheets.answers import answer_sheet
         from curate.sheets.picture import save_picture
@@ -50,12 +49,10 @@ def run(
         if sheet.resolve() in {Path(name).resolve() for name in answers.queries.names}:
             raise InputError(f"{sheet} is a query, and would be overwritten; choose another name for --sheet")
         save_picture(answer_sheet(answers, source), sheet, overwrite=request.overwrite)
-    if json_:
+    if output.json:
         emit(answers.to_json())
         return
     print_lines(answers.lines(), show, show_table)
-    for note in answers.notes if not quiet else ():
-        say(f"note: {note}")
-    for name, path in (("answers", request.out), ("sheet", sheet)):
-        if path is not None and not quiet:
-            say(f"{name}: {path}")
+    for note in answers.notes:
+        output.note(f"note: {note}")
+    output.written(answers=request.out, sheet=sheet)

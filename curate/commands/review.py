@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
-from curate.commands.printing import emit, say, show
+from curate.commands.printing import Output, emit, show
 from curate.reviewing.options import ReviewOptions
 
 if TYPE_CHECKING:
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 @command_of(ReviewOptions)
 def run(
     request: ReviewOptions,
+    output: Output,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Review suspected images in groups, or browse a table.
 
@@ -44,14 +42,12 @@ def run(
     from curate.reviewing.serve import run_review
 
     server = run_review(request)
-    if json_:
+    if output.json:
         emit({"url": server.url, "port": server.server_port})
     else:
         show(server.url)
-    if not quiet:
-        for note in server.site.notes:
-            say(note)
-        say("Ctrl-C ends it")
+    for note in (*server.site.notes, "Ctrl-C ends it"):
+        output.note(note)
     replace_elapsed(lambda: None)
     _serve(server, browser=not no_open)
 

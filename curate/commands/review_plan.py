@@ -1,17 +1,12 @@
 """``curate review plan``: how many images, and which, to judge for a filter with a guarantee."""
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, print_lines, printers
+from curate.commands.printing import Output, print_lines, printers
 from curate.policies.audit.options import ReviewPlanOptions
 
 
 @command_of(ReviewPlanOptions)
-def run(
-    request: ReviewPlanOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: ReviewPlanOptions, output: Output) -> None:
     """Plan how many images to judge for a guarantee, and draw them.
 
     Example:
@@ -28,7 +23,5 @@ def run(
     from curate.policies.audit.draw import run_review_plan
 
     plan = run_review_plan(request)
-    if json_:
-        emit(plan.to_json())
-    elif request.out is None or not quiet:
-        print_lines(plan.lines(), *printers(requested=request.out is None))
+    requested = request.out is None
+    output.result(plan, lambda: print_lines(plan.lines(), *printers(requested=requested)), requested=requested)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from curate.commands import options, status
+from curate.commands import status
 from curate.commands.declared import command_of
 from curate.commands.groups import plain_app
-from curate.commands.printing import emit, say, show, show_table
+from curate.commands.printing import Output, emit, say, show, show_table
 from curate.commands.status import import_notes
 from curate.counted import counted
 from curate.rounds.options import (
@@ -46,11 +46,7 @@ learning curves of both. Each round is a small folder, and no file in it is ever
 
 
 @command_of(RoundSimulateOptions)
-def simulate(
-    request: RoundSimulateOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def simulate(request: RoundSimulateOptions, output: Output) -> None:
     """Simulate labelling strategies on a fully labelled table.
 
     Example:
@@ -63,19 +59,17 @@ def simulate(
     """
     from curate.simulation.run import run_round_simulate
 
-    line = (lambda text: None) if quiet else say
-
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
-        line(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
+        output.note(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
 
     simulation = run_round_simulate(replace(request, report=observe))
-    if json_:
+    if output.json:
         emit(simulation.to_json())
     else:
         _report_simulation(simulation)
     if request.out is not None:
         for path in (request.out, Path(request.out).with_suffix(".csv")):
-            line(f"results: {path}")
+            output.note(f"results: {path}")
 
 
 def _report_simulation(simulation: "Simulation") -> None:
@@ -100,11 +94,7 @@ def _report_simulation(simulation: "Simulation") -> None:
 
 
 @command_of(RoundInitOptions)
-def init(
-    request: RoundInitOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def init(request: RoundInitOptions, output: Output) -> None:
     """Create a folder of rounds for a table, without a batch yet.
 
     Example:
@@ -117,9 +107,9 @@ def init(
 
     names = ",".join(request.classes) if isinstance(request.classes, list) else None  # a,b and c in separate arguments
     opened = run_round_init(replace(request, classes=names))
-    if json_:
+    if output.json:
         emit({"folder": str(request.folder), **opened.settings.to_json()})
-    elif not quiet:
+    elif not output.quiet:
         _report_start(request, opened)
 
 
@@ -149,11 +139,7 @@ def _report_start(request: RoundInitOptions, opened: "Folder") -> None:
 
 
 @command_of(RoundNextOptions)
-def next_(
-    request: RoundNextOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def next_(request: RoundNextOptions, output: Output) -> None:
     """Pick the next batch and write it for the annotators.
 
     Example:
@@ -165,9 +151,9 @@ def next_(
     from curate.rounds.next import run_round_next
 
     result = run_round_next(request)
-    if json_:
+    if output.json:
         emit({"round": result.number, "export": str(result.export), "state": result.state})
-    if json_ or quiet:
+    if output.silent:
         return
     picked, model = result.state["picked"], result.state["model"]
     for note in result.notes:
@@ -185,11 +171,7 @@ def next_(
 
 
 @command_of(RoundImportOptions)
-def import_(
-    request: RoundImportOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def import_(request: RoundImportOptions, output: Output) -> None:
     """Import labels, validate them, and store them with the round.
 
     Example:
@@ -201,9 +183,9 @@ def import_(
     from curate.rounds.import_labels import run_round_import
 
     imported = run_round_import(request)
-    if json_:
+    if output.json:
         emit({**imported.to_json(), "notes": import_notes(imported)})
-    elif not quiet:
+    elif not output.quiet:
         _report_import(imported)
 
 
@@ -222,11 +204,7 @@ def _report_import(imported: "ImportResult") -> None:
 
 
 @command_of(RoundLabelsOptions)
-def labels_(
-    request: RoundLabelsOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def labels_(request: RoundLabelsOptions, output: Output) -> None:
     """Write the label of every image, and how much votes disagree.
 
     Example:
@@ -237,18 +215,14 @@ def labels_(
     from curate.rounds.labels import run_round_labels
 
     counts = run_round_labels(request)
-    if json_:
+    if output.json:
         emit({"path": str(request.out), **counts})
-    elif not quiet:
+    elif not output.quiet:
         say(f"{request.out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
 
 
 @command_of(RoundPlotOptions)
-def plot_(
-    request: RoundPlotOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def plot_(request: RoundPlotOptions, output: Output) -> None:
     """Draw learning curves with their intervals.
 
     Example:
@@ -259,9 +233,9 @@ def plot_(
     from curate.simulation.plot import run_round_plot
 
     out = run_round_plot(request)
-    if json_:
+    if output.json:
         emit({"image": str(out)})
-    elif not quiet:
+    elif not output.quiet:
         say(f"image: {out}")
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.groups import USAGE
-from curate.commands.printing import BRIEF, DRY_RUN, emit, say, show, show_table
+from curate.commands.printing import BRIEF, DRY_RUN, Output, emit, say, show, show_table
 from curate.pipeline.options import RunOptions
 from scoring.errors import InputError
 
@@ -23,12 +22,7 @@ KILLED = 128  # exit codes from here mean interrupted, which the command has rep
 
 
 @command_of(RunOptions)
-def run(
-    request: RunOptions,
-    ctx: typer.Context,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: RunOptions, output: Output, ctx: typer.Context) -> None:
     """Run a pipeline of steps from a file.
 
     Example:
@@ -56,11 +50,11 @@ def run(
     from curate.pipeline.run import run_file
 
     dry_run = request.dry_run
-    commands = Typed(ctx.find_root().command, quiet or dry_run)
-    result = run_file(replace(request, announce=(lambda text: None) if quiet else say), commands)
-    if json_:
+    commands = Typed(ctx.find_root().command, output.quiet or dry_run)
+    result = run_file(replace(request, announce=output.note), commands)
+    if output.json:
         emit(_plain(result, dry_run))
-    elif dry_run or not quiet:
+    elif dry_run or not output.quiet:
         _report(result, dry_run)
     if result.code:
         stopped = result.steps[-1].name

@@ -8,19 +8,14 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import BRIEF, emit, say, say_next, say_table
+from curate.commands.printing import BRIEF, Output, emit, say, say_next, say_table
 from curate.commands.progress import ScoreBar
 from curate.engines.options import ScoreOptions
 from curate.options.values import several
 
 
 @command_of(ScoreOptions)
-def run(
-    request: ScoreOptions,
-    ctx: typer.Context,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> None:
     """Score every image: certainty, embedding, hashes, image quality.
 
     Every image becomes a row of the table; an unreadable one has a status and an error instead of scores. Repeat the
@@ -40,23 +35,23 @@ def run(
     from scoring.errors import InputError
 
     source = list(several(request.source))
-    with ScoreBar("images", quiet=quiet) as bar:
+    with ScoreBar("images", quiet=output.quiet) as bar:
         result = run_score(
             replace(
                 request,
                 source=source[0] if len(source) == 1 else source,
                 explicit=options.typed(ctx, ctx.params),
                 report=bar.update,
-                announce=(lambda text: None) if quiet else say,
+                announce=output.note,
             )
         )
-    if not quiet and ctx.obj == BRIEF:
+    if not output.quiet and ctx.obj == BRIEF:
         for note in result.notes:
             say(note)
-    elif not quiet:
+    elif not output.quiet:
         _report(result)
         say_next(f"curate issues {shlex.quote(str(result.path))}")
-    if json_:
+    if output.json:
         emit({**asdict(result), "path": str(result.path), "failed": result.failed})
     if result.failed == result.rows:
         kinds = ", ".join(f"{n:,} {status}" for status, n in sorted(result.statuses.items()))

@@ -3,9 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, printers, say, say_files
+from curate.commands.printing import Output, printers, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
 from curate.policies.select.options import SelectOptions
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 
 
 @command_of(SelectOptions)
-def run(
-    request: SelectOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: SelectOptions, output: Output) -> None:
     """Choose the rows to label next, or to train on.
 
     Example:
@@ -41,19 +36,15 @@ def run(
     """
     from curate.policies.select.policy import run_select
 
-    silent = json_ or quiet
-    with Bar("picks", quiet=silent) as bar:
+    with Bar("picks", quiet=output.silent) as bar:
         result = run_select(
             replace(
                 request,
                 picked=lambda done, total: bar.show(done, total, 0, ""),
-                announce=(lambda text: None) if silent else say,
+                announce=output.announce,
             )
         )
-    if json_:
-        emit(result.to_json())
-    elif request.dry_run or not quiet:
-        _report(result, request.dry_run)
+    output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
 
 
 def _report(result: "SelectResult", dry_run: bool) -> None:

@@ -8,20 +8,19 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import check_report, emit, print_lines, say, show, show_table, write_json
+from curate.commands.printing import Output, check_report, emit, print_lines, show, show_table, write_json
 from curate.selftests.options import SelftestOptions
 
 
 @command_of(SelftestOptions)
 def run(
     request: SelftestOptions,
+    output: Output,
     plot: Annotated[
         Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")
     ] = None,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Test whether scores behave like uncertainties on your images.
 
@@ -43,17 +42,15 @@ def run(
     check_report(out, overwrite=overwrite)
     if plot is not None:
         check_chart(plot, overwrite=overwrite)
-    result = run_selftest(replace(request, announce=(lambda text: None) if quiet else say))
+    result = run_selftest(replace(request, announce=output.note))
     if plot is not None:
         save_chart(result.figure(), plot, overwrite=overwrite)
     if out is not None:
         write_json(result.to_json(), out, overwrite=overwrite)
-    if json_:
+    if output.json:
         emit(result.to_json())
     else:
         print_lines(result.lines(), show, show_table)
-    for name, path in {"image": plot, "report": out}.items():
-        if path is not None and not quiet:
-            say(f"{name}: {path}")
+    output.written(image=plot, report=out)
     if not result.passed:
         raise typer.Exit(1)

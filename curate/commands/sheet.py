@@ -6,18 +6,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say
+from curate.commands.printing import Output, emit, say
 from curate.sheets.options import SheetOptions
 
 
 @command_of(SheetOptions)
-def run(
-    request: SheetOptions,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
-) -> None:
+def run(request: SheetOptions, output: Output) -> None:
     """Draw a contact sheet of the highest and lowest rows of a column.
 
     Example:
@@ -32,9 +27,9 @@ def run(
     from curate.sheets.contact import run_sheet
 
     drawn = run_sheet(request)
-    if json_:
+    if output.json:
         emit(drawn.to_json())
-    elif not quiet:
+    elif not output.quiet:
         ends = [f"{n:,} {name}" for n, name in ((drawn.top, "highest"), (drawn.bottom, "lowest")) if n]
         say(f"{' and '.join(ends)} of {drawn.column}: {request.out}")
         shown = how_to_show(drawn.image, os.environ)

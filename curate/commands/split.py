@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.dedup import Threshold
 from curate.commands.groups import typed
-from curate.commands.printing import emit, printers, say_files
+from curate.commands.printing import Output, printers, say_files
 from curate.counted import counted
 from curate.policies.split.options import SplitOptions
 
@@ -23,9 +22,8 @@ N_STRATA = 20  # rows shown by a dry run
 def run(
     request: SplitOptions,
     ctx: typer.Context,
+    output: Output,
     threshold: Threshold = None,
-    json_: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Split a table into train, val and test; copies stay together.
 
@@ -46,10 +44,7 @@ def run(
     from curate.policies.split.policy import run_split
 
     result = run_split(replace(request, finder=finders_in_order(typed(ctx))))
-    if json_:
-        emit(result.to_json())
-    elif request.dry_run or not quiet:
-        _report(result, request.dry_run)
+    output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
 
 
 def _report(result: "SplitResult", dry_run: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
-from curate.commands.printing import emit, say, say_next
+from curate.commands.printing import Output, emit, say_next
 from curate.commands.progress import TrainBar
 from curate.training.options import TrainOptions
 
@@ -17,12 +17,11 @@ from curate.training.options import TrainOptions
 @command_of(TrainOptions, devices="device", engine="device")
 def run(
     request: TrainOptions,
+    output: Output,
     devices: Annotated[
         int, typer.Option(metavar="N", help="Number of GPUs, one process each; with --device cpu, of processes.")
     ] = 1,
     engine: Annotated[str, options.shared("--engine", metavar="NAME", show_default=True)] = "local",
-    quiet: options.Quiet = False,
-    json_: options.Json = False,
 ) -> None:
     """Train a model, or a head on an existing model.
 
@@ -57,19 +56,18 @@ def run(
     if is_launcher(devices) and name == "local":
         replace_elapsed(lambda: None)
         return launch(devices)
-    quiet = quiet or is_silent()
-    line = (lambda text: None) if quiet else say
-    with TrainBar(quiet=quiet) as bar:
-        typed = replace(request, report=bar.update, announce=line)
+    output = replace(output, quiet=output.quiet or is_silent())
+    with TrainBar(quiet=output.quiet) as bar:
+        typed = replace(request, report=bar.update, announce=output.note)
         if name == "ray":
             from curate.training.on_ray import train_on_ray
 
             result = train_on_ray(typed, address, devices)
         else:
             result = run_train(typed)
-    line(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
-    line(f"model {result.model[:12]}: {request.out}")
-    if not quiet:
+    output.note(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
+    output.note(f"model {result.model[:12]}: {request.out}")
+    if not output.quiet:
         say_next(f"curate score photos/ --model {shlex.quote(str(request.out))} -o scores.parquet")
-    if json_ and not is_silent():
+    if output.json and not is_silent():
         emit(result.to_json())
