@@ -27,7 +27,8 @@ SPECKS = 1.7  # sharpness: single pixels reach 2, lines of one pixel 1.4
 FAINT = 0.05  # contrast: aerial images of fields and faint drawings are as sharp as noise, but fainter
 CONTRAST, JPEG = 0.1, 30.5
 COLOURS, DRAWN = "quality_colours", 4  # colours that cover 90 % of a drawing; a JPEG that was decoded has more
-ENTROPY = "quality_entropy"
+ENTROPY, RESOLUTION = "quality_entropy", "quality_resolution"
+NOISY = 1.2  # sharpness of noise, also at full size: there 1.48 or more, text and dots at most 1.0
 PALETTE = 256  # colours: noise of colour in a file without JPEG has more
 SAMPLED, EVERY, REPEATED = 160, 4, 0.8  # of ``quality_colours``: side, step, and share of its pixels; noise has 0.9
 SHADES, MANY = 4.5, 64  # bits of grey, number of colours: flags with few clean steps look enlarged but are not
@@ -114,8 +115,9 @@ def _colourful(values: Mapping[str, Values]) -> Flags:
 
 
 def _noise(values: Mapping[str, Values]) -> Flags:
-    """Return images with contrast and shades of noise, except textures in the colours of a palette."""
+    """Return images with contrast, shades and full-size detail of noise, except textures in a palette's colours."""
     is_strong = (values["quality_contrast"] >= FAINT) & (values[ENTROPY] > NOISY_SHADES)
+    is_strong &= values.get(RESOLUTION, np.float32(np.nan)) > NOISY  # text that is reduced looks like noise
     has_palette = _repeating(values) & (values["quality_noise"] > 0)  # grey noise has few colours too
     return (values[JUNK] > NOISE_CUT) & is_strong & ~has_palette
 
@@ -146,10 +148,11 @@ BY_COLOURS = Witness(
     "p_junk above 0.1, or, where known, more than 256 colours or hardly one twice",
 )
 BY_NOISE = Witness(
-    (JUNK, "quality_contrast", ENTROPY, "quality_noise", COLOURS, *_SIZES),
+    (JUNK, "quality_contrast", ENTROPY, RESOLUTION, "quality_noise", COLOURS, *_SIZES),
     _noise,
     True,
-    "p_junk above 0.95, contrast of 0.05 or more, more shades than drawings, and no palette of at most 256 colours",
+    "p_junk above 0.95, contrast of 0.05 or more, as sharp at full size, more shades than drawings, and no palette of "
+    "at most 256 colours",
 )
 BY_SHADES = Witness(
     (JUNK, ENTROPY, COLOURS, *_SIZES),
@@ -249,7 +252,7 @@ KINDS: Mapping[str, Kind] = {  # to add a kind, add a line
         always=CONSTANT,
     ),
     "pure-noise": Kind(
-        "noise and no image", ("quality_sharpness",), False, 1.2, 1.2, witness=BY_NOISE, unusable=True, style=False
+        "noise and no image", ("quality_sharpness",), False, NOISY, NOISY, witness=BY_NOISE, unusable=True, style=False
     ),
     "enlarged": Kind(
         "enlarged from a few pixels",

@@ -33,7 +33,7 @@ CLEAN = {
 BAD = {  # kind -> what an image of it measures
     "junk": {"p_junk": 0.9},
     "blank": {"quality_contrast": 0.002, "p_junk": 0.9},
-    "pure-noise": {"quality_sharpness": 1.4, "p_junk": 0.97},
+    "pure-noise": {"quality_sharpness": 1.4, "quality_resolution": 1.9, "p_junk": 0.97},
     "enlarged": {"quality_sharpness": 0.3, "p_junk": 0.9},
     "placeholder": {"copies": 40, "p_junk": 0.9},
     "unlike-the-rest": {"unlike_group": 2},
@@ -148,6 +148,8 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
         ("pure-noise", "p_junk", 0.2),  # sand, a sharp scan
         ("pure-noise", "p_junk", 0.66),  # a tiled wall, knitwear
         ("pure-noise", "quality_colours", 125.0),  # a texture in the colours of a palette
+        ("pure-noise", "quality_resolution", 1.0),  # a large page of small text
+        ("pure-noise", "quality_resolution", np.nan),  # a large JPEG, reduced while it was decoded
         ("pure-noise", "quality_entropy", 5.2),  # a chess board
         ("pure-noise", "quality_entropy", 3.2),  # fine dashes
         ("noisy", "quality_colours", 200.0),  # dots of a palette
