@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.decided import DROP, FAILED, KEEP
-from curate.policies.dedup.finders.links import Links, chunks
+from curate.policies.dedup.finders.links import in_chunks
 from curate.policies.dedup.finders.searches import Search, not_compared
 from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.confirmed import Confirmation, different_note, unconfirmed_note
@@ -365,19 +365,13 @@ def _assign_best(stars: Stars, number: int, search: Search, other_rows: Rows, as
     times = np.zeros(len(left), np.int64)
     sign = 1.0 if search.higher else -1.0
     alike = 1.0 if search.higher else 0.0
-    for some in chunks(asking, most=MOST):
-        if not left.any():
-            return
-        links = search.foreign(other_rows, left, some.rows)
+    queried = asking if left.any() else asking[:0]
+    for links in in_chunks(partial(search.foreign, other_rows, left), queried, most=MOST):
         times += np.bincount(links.row, minlength=len(left))
-        best = _nearest(links, other_rows, sign)
+        best = links.first_of_each(-sign * links.similarity, other_rows.hashes[links.query])
         known = stars.similarity[best.row]
         stars.drop(best.take(np.isnan(known) | (sign * best.similarity > sign * known)), number)
-        left = left & (times < ENOUGH)
+        left &= times < ENOUGH
         left[best.row[best.similarity == alike]] = False
-        some.n_pairs = len(links)
-
-
-def _nearest(links: Links, other_rows: Rows, sign: float) -> Links:
-    ordered = links.take(np.lexsort((other_rows.hashes[links.query], -sign * links.similarity, links.row)))
-    return ordered.take(np.unique(ordered.row, return_index=True)[1])
+        if not left.any():
+            return

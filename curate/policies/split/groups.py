@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.counted import repeated
 from curate.policies.contract import Request
-from curate.policies.dedup.finders.links import chunks
+from curate.policies.dedup.finders.links import Links, in_chunks, joined
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import build
 from curate.policies.dedup.request import DedupRequest, resolved
@@ -291,11 +291,12 @@ def find_chains(searches: Mapping[str, Search], open_rows: NDArray[np.bool_]) ->
     """
     parent = np.arange(len(open_rows))
     queried = np.random.default_rng(0).permutation(np.flatnonzero(open_rows))
-    for some in chunks(queried, most=max(LARGEST, len(queried) // CHUNKS), many=MANY):
-        for search in searches.values():
-            links = search.links(some.rows, open_rows)
-            join(parent, links.query, links.row)
-            some.n_pairs = max(some.n_pairs, len(links))
+
+    def pairs(rows: NDArray[np.int64]) -> Links:
+        return joined([search.links(rows, open_rows) for search in searches.values()])
+
+    for links in in_chunks(pairs, queried, most=max(LARGEST, len(queried) // CHUNKS), many=MANY):
+        join(parent, links.query, links.row)
     return roots(parent)
 
 

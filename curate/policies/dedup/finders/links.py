@@ -1,12 +1,12 @@
 """Pairs of copies as arrays, and operations on them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.arrays import Ints
+from scoring.arrays import Ints, Mask
 
 FIRST = 64  # rows in the first chunk
 
@@ -40,6 +40,11 @@ class Links:
         pairs = Links(rows[self.query], self.row, self.similarity, self.view)
         return pairs.take(pairs.query != pairs.row)
 
+    def first_of_each(self, *keys: NDArray) -> "Links":
+        """Return the first pair of each row, by keys of shape (P,), the most important one first; then in order."""
+        ordered = self.take(np.lexsort((*reversed(keys), self.row)))
+        return ordered.take(np.unique(ordered.row, return_index=True)[1])
+
 
 def joined(parts: Sequence[Links]) -> Links:
     """Return the pairs of all parts, one part after another."""
@@ -67,22 +72,16 @@ def best_of(parts: Sequence[Links]) -> Links:
 def first_of(parts: Sequence[Links]) -> Links:
     """Return for each row the pair with its lowest query; among several, the most similar."""
     every = joined(parts)
-    every = every.take(np.lexsort((-every.similarity, every.query, every.row)))
-    return every.take(np.unique(every.row, return_index=True)[1])
+    return every.first_of_each(every.query, -every.similarity)
 
 
-@dataclass
-class Chunk:
-    """Rows to query together, and the number of pairs that they gave."""
-
-    rows: Ints
-    n_pairs: int = 0
-
-
-def chunks(rows: Ints, *, most: int = 4096, least: int | None = None, many: int = 1_000_000) -> Iterator[Chunk]:
-    """Yield rows in growing chunks: twice as many as before, or a quarter after many pairs.
+def in_chunks(
+    search: Callable[[Ints], Links], rows: Ints, *, most: int = 4096, least: int | None = None, many: int = 1_000_000
+) -> Iterator[Links]:
+    """Yield the pairs of rows, queried in growing chunks: twice as many as before, or a quarter after many pairs.
 
     Args:
+        search: rows -> pairs.
         rows: to query, shape (R,).
         most: maximal size of a chunk.
         least: minimal size after many pairs; None for the size of the first chunk.
@@ -90,7 +89,14 @@ def chunks(rows: Ints, *, most: int = 4096, least: int | None = None, many: int 
     """
     at, size, least = 0, FIRST, FIRST if least is None else least
     while at < len(rows):
-        chunk = Chunk(rows[at : at + size])
-        yield chunk
+        links = search(rows[at : at + size])
+        yield links
         at += size
-        size = max(size // 4, least) if chunk.n_pairs > many else min(2 * size, most)
+        size = max(size // 4, least) if len(links) > many else min(2 * size, most)
+
+
+def mask_of(rows: Ints, n: int) -> Mask:
+    """Return a mask of n rows, True for the given ones."""
+    mask = np.zeros(n, bool)
+    mask[rows] = True
+    return mask

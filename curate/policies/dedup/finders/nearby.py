@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
-from curate.policies.dedup.finders.links import Links, first_of, joined
+from curate.policies.dedup.finders.links import Links, first_of, joined, mask_of
 from curate.policies.dedup.finders.looks import turned_codes
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
@@ -40,9 +40,7 @@ class NearPairs(Search, Generic[Side]):
         self.vectors, self.signatures = rows.array(EMBEDDING), rows.array(SIGNATURE)
         self.threshold, self.views, self.ties = threshold, views, rows.hashes
         self.compared = rows.compared()
-        self.there = np.zeros(len(rows), bool)
-        self.there[self.compared] = True
-        self.there &= self.signatures.any(1)
+        self.there = mask_of(self.compared, len(rows)) & self.signatures.any(1)
 
     @property
     @abstractmethod

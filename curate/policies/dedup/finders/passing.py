@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from curate.columns import FRAMES
-from curate.policies.dedup.finders.links import Links, joined
+from curate.policies.dedup.finders.links import Links, joined, mask_of
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.searches import Search, Views, not_compared
 from curate.tables.rows import Rows
@@ -133,11 +133,8 @@ class OfColour(Passing):
         place = np.zeros(len(among), np.int64)
         place[rows] = np.arange(len(rows))
         for start in range(0, len(others), MOST):
-            some = np.zeros(len(among), bool)
-            some[others[start : start + MOST]] = True
-            pairs = self.links(rows, some)
-            pairs = pairs.take(np.lexsort([place[pairs.query], pairs.row]))
-            parts.append(pairs.take(np.unique(pairs.row, return_index=True)[1]))
+            pairs = self.links(rows, mask_of(others[start : start + MOST], len(among)))
+            parts.append(pairs.first_of_each(place[pairs.query]))
         return joined(parts)
 
     def foreign(self, rows: Rows, among: Mask, some: Ints | None = None) -> Links:

@@ -22,23 +22,23 @@ class Finder:
 
     Attributes:
         meaning: one line for help and README.
-        unit: of threshold and similarity.
         needs: the required columns.
+        build: rows, threshold, views of an image -> Search.
         threshold: default threshold of copies; None if there is none.
         lowest: lowest sensible threshold.
         highest: highest sensible threshold.
+        unit: of threshold and similarity.
         higher: whether larger values are more similar.
-        build: rows, threshold, views of an image -> Search.
     """
 
     meaning: str
-    unit: str
     needs: tuple[str, ...]
-    threshold: float | None
-    lowest: float
-    highest: float
-    higher: bool
     build: Callable[[Rows, float, Views], Search]
+    threshold: float | None = None
+    lowest: float = 1
+    highest: float = 1
+    unit: str = "cosine"
+    higher: bool = True
 
     def holds(self, similarity: NDArray, threshold: float) -> Mask:
         """Return a mask of the similarities that reach the threshold."""
@@ -78,57 +78,40 @@ def _near_embedding(rows: Rows, threshold: float, _: Views) -> Search:
 
 FINDERS: dict[str, Finder] = {  # strongest evidence first: the first finder that links a pair is recorded
     "bytes": Finder(
-        "the files are equal, byte by byte",
-        "",
-        ("sha256",),
-        None,
-        1,
-        1,
-        True,
-        lambda rows, *_: SameText(rows.texts["sha256"]),
+        "the files are equal, byte by byte", ("sha256",), lambda rows, *_: SameText(rows.texts["sha256"]), unit=""
     ),
     "hash": Finder(
         "the 64-bit perceptual hashes differ in few bits",
-        "bits",
         ("phash",),
-        2,
-        0,
-        20,
-        False,
         lambda rows, radius, _: NearHash(rows, radius),
+        threshold=2,
+        lowest=0,
+        highest=20,
+        unit="bits",
+        higher=False,
     ),
     "signature": Finder(
         "the images agree in their low frequencies and colours; mirrored and turned copies on request",
-        "cosine",
         (SIGNATURE,),
-        0.95,
-        0.5,
-        1,
-        True,
         _near_signature,
+        threshold=0.95,
+        lowest=0.5,
     ),
     "crop": Finder(
         "one image is a part of the other, 70 % of each side or more, as no other nearby: crops, borders",
-        "cosine",
         (EMBEDDING, SIGNATURE),
-        0.985,
-        0.94,
-        1,
-        True,
         _part_of,
+        threshold=0.985,
+        lowest=0.94,
     ),
-    "embedding": Finder(
-        "the model sees the same content", "cosine", (EMBEDDING,), 0.985, 0.5, 1, True, _near_embedding
-    ),
+    "embedding": Finder("the model sees the same content", (EMBEDDING,), _near_embedding, threshold=0.985, lowest=0.5),
     "near-duplicate": Finder(
         "annotators would say so, by a fitted model of embedding, signature, part and surroundings together",
-        "probability",
         (EMBEDDING, SIGNATURE),
-        0.9,
-        0.05,
-        1,
-        True,
         _near_duplicate,
+        threshold=0.9,
+        lowest=0.05,
+        unit="probability",
     ),
 }
 

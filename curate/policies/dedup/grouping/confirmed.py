@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from curate.columns import SIGNATURE, THUMBNAIL
 from curate.counted import counted
-from curate.policies.dedup.finders.links import Links, chunks, joined
+from curate.policies.dedup.finders.links import Links, in_chunks, joined, mask_of
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.passing import LOSSLESS, OfColour, are_two_drawings, drawings, has_format
 from curate.policies.dedup.finders.searches import NearVector, Search
@@ -70,14 +71,14 @@ class Confirmation:
         rows, n = _linked(stars), len(stars.owner)
         others, mine = Thumbnails.read(other, np.unique(stars.owner[rows])), Thumbnails.read(self.table, rows)
         changes = self._changes_of(_pairs(stars, rows), others, mine, side)
-        undecided = _marked(rows[self._unconfirmed(stars, rows, changes, side)], n)
-        different = _marked(rows[(changes > OTHER) & self._checked(stars, rows, changes, side)], n)
+        undecided = mask_of(rows[self._unconfirmed(stars, rows, changes, side)], n)
+        different = mask_of(rows[(changes > OTHER) & self._checked(stars, rows, changes, side)], n)
         links = self._most_similar(side, different)
         others = Thumbnails.read(other, np.unique(links.query))
         changes = _changes(others, links.query, mine, links.row, self._turns(links), OTHER)
         different[links.row[~(changes > OTHER)]] = False  # unequal pixels alone may be due to another encoding
         copies = links.take((changes <= COPY) & ~are_two_drawings(side, links.query, self.rows, links.row))
-        copies = copies.take(np.unique(copies.row, return_index=True)[1])
+        copies = copies.first_of_each()
         stars.drop(copies, stars.names.index(SIGNATURE))
         stars.detach(np.flatnonzero(different), NOBODY)
         undecided[copies.row] = False
@@ -86,9 +87,9 @@ class Confirmation:
     def _most_similar(self, side: Rows, among: Mask) -> Links:
         """Return the most similar rows of a side for each row in a mask, the best first."""
         links = joined([])
-        for some in chunks(np.flatnonzero(side.ok) if among.any() else np.zeros(0, np.int64)):
-            more = self.search.foreign(side, among, some.rows)
-            links, some.n_pairs = joined([links, more]), len(more)
+        queried = np.flatnonzero(side.ok) if among.any() else np.zeros(0, np.int64)
+        for more in in_chunks(partial(self.search.foreign, side, among), queried):
+            links = joined([links, more])
             links = _nearest(links, links.row)
         return links
 
@@ -118,7 +119,7 @@ class Confirmation:
         is_other = (changes > OTHER) & checked  # in other groups, the majority only suggests it
         other = rows[left & is_other]
         stars.detach(other, other)
-        return _marked(rows[left & ~is_other], len(stars.owner))
+        return mask_of(rows[left & ~is_other], len(stars.owner))
 
     def _unconfirmed(self, stars: Stars, rows: Ints, changes: Floats, side: Rows) -> Mask:
         """Return a mask of the linked rows that their local changes do not confirm as copies, shape (P,).
@@ -174,11 +175,9 @@ class Confirmation:
         """Return the confirmed pairs of kept rows and these rows."""
         is_kept = (stars.owner == np.arange(len(stars.owner))) & (stars.finder < 0)
         parts = []
-        for some in chunks(rows, least=1):
-            links = self.search.links(some.rows, is_kept)
-            some.n_pairs = len(links)
-            links = links.take(links.row != stars.owner[links.query])
-            parts.append(_nearest(links, links.query))
+        for links in in_chunks(partial(self.search.links, among=is_kept), rows, least=1):
+            others = links.take(links.row != stars.owner[links.query])
+            parts.append(_nearest(others, others.query))
         links = joined(parts)
         mine = Thumbnails.read(self.table, np.union1d(links.query, links.row))
         return self._confirmed(links.row, links.query, mine)
@@ -202,7 +201,7 @@ class Confirmation:
         for _ in range(ROUNDS):
             at = np.flatnonzero(left)
             links = near.first(at, left)
-            later = _marked(links.row[links.query < links.row], len(rows))
+            later = mask_of(links.row[links.query < links.row], len(rows))
             heads = at[~later[at]]
             if len(heads) == len(at):
                 return
@@ -223,8 +222,7 @@ class Confirmation:
         links = links.take(~are_two_drawings(self.rows, links.query, self.rows, links.row))
         changes = _changes(mine, links.query, mine, links.row, np.zeros(len(links), np.int64), STRICT)
         links = links.take(changes <= STRICT)
-        links = links.take(np.lexsort((self.place[links.query], links.row)))
-        return links.take(np.unique(links.row, return_index=True)[1])
+        return links.first_of_each(self.place[links.query])
 
     def _assign(self, stars: Stars, rows: Ints, parts: Iterable[Links]) -> Ints:
         """Assign the later rows of pairs to the earlier ones; return the remaining rows."""
@@ -302,12 +300,6 @@ def _pairs(stars: Stars, rows: Ints) -> Links:
 def _linked(stars: Stars) -> Ints:
     """Return the rows that the signature links to an owner."""
     return np.flatnonzero(stars.finder == stars.names.index(SIGNATURE))
-
-
-def _marked(rows: Ints, n: int) -> Mask:
-    mask = np.zeros(n, bool)
-    mask[rows] = True
-    return mask
 
 
 def _changes(first: Thumbnails, query: Ints, second: Thumbnails, row: Ints, turns: Ints, most: float = OTHER) -> Floats:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.links import chunks
+from curate.policies.dedup.finders.links import in_chunks, mask_of
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
@@ -100,18 +101,15 @@ class Crowds:
             loose[rows] |= 2 * loose[rows].sum() > len(rows)
         return loose
 
-    def loose_leaks(self, foreign: Stars, other: Rows) -> Mask:
+    def loose_leaks(self, leaks: Stars, other: Rows) -> Mask:
         """Return the same for rows that also occur in another table; links in both tables are added."""
-        loose = np.zeros(len(foreign.owner), bool)
-        for bounds, rows in self._unsure(foreign):
+        loose = np.zeros(len(leaks.owner), bool)
+        for bounds, rows in self._unsure(leaks):
             search = self.search(bounds.name, bounds.least)
             counts = self._linked(bounds, search, rows)
-            among = np.zeros(len(self.ok), bool)
-            among[rows] = True
-            for some in chunks(np.flatnonzero(other.ok), least=1):
-                links = search.foreign(other, among, some.rows)
+            foreign = partial(search.foreign, other, mask_of(rows, len(self.ok)))
+            for links in in_chunks(foreign, np.flatnonzero(other.ok), least=1):
                 counts.add(links.row, bounds.is_near(links.similarity))
-                some.n_pairs = len(links)
             loose[rows[counts.large & counts.near]] = True
         return loose
 
@@ -125,10 +123,8 @@ class Crowds:
 
     def _linked(self, bounds: Bounds, search: Search, rows: Ints) -> "_Counts":
         counts = _Counts(rows)
-        for some in chunks(rows, least=1):
-            links = search.links(some.rows, self.ok)
+        for links in in_chunks(partial(search.links, among=self.ok), rows, least=1):
             counts.add(links.query, bounds.is_near(links.similarity))
-            some.n_pairs = len(links)
         return counts
 
 

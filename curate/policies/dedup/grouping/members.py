@@ -19,42 +19,32 @@ from scoring.arrays import Floats, Ints, Mask
 ALL_PAIRS = 64  # group size up to which all pairs are measured
 SOME_PAIRS = 2016  # pairs measured in a larger group in addition to those with the kept row: as many as 64 rows have
 AT_ONCE = 1_000_000  # pairs measured at a time
-MEASURES = (
-    "signature",
-    "embedding",
-    "near-duplicate",
-    "crop",
-    "hash",
-    "bytes",
-)  # finders for the smallest similarity; the first one in use
-MEANINGS = {
-    "group": "number of the group, as in the decisions; larger groups come first",
-    "kept_key": "the kept row, or the equal row of the other table",
-    "other_table": "whether kept_key is a row of the other table",
-    "size": "rows of this table in the group, the one that stays among them",
-    "smallest_similarity": f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
-    "measure": "the finder that computed the similarity",
-    "margin": "of the most doubtful row: 0 has just reached its threshold, 1 is equal",
-    "finders": "the finders that dropped its rows",
-    "labels": "the different labels of its rows",
-    "conflict": "whether there are two or more labels",
-    "lower_quality": "whether the kept image is of lower quality than a dropped one; null if unknown",
+# finders for the smallest similarity; the first one in use
+MEASURES = ("signature", "embedding", "near-duplicate", "crop", "hash", "bytes")
+TEXTS = pa.list_(pa.string())
+COLUMNS: dict[str, tuple[pa.DataType, bool, str]] = {  # name -> type, whether values may be missing, meaning
+    "group": (pa.int64(), False, "number of the group, as in the decisions; larger groups come first"),
+    "kept_key": (pa.string(), False, "the kept row, or the equal row of the other table"),
+    "other_table": (pa.bool_(), False, "whether kept_key is a row of the other table"),
+    "size": (pa.int64(), False, "rows of this table in the group, the one that stays among them"),
+    "smallest_similarity": (
+        pa.float64(),
+        True,
+        f"of any two rows (above {ALL_PAIRS} rows: with the first, and {SOME_PAIRS:,} other pairs)",
+    ),
+    "measure": (pa.string(), True, "the finder that computed the similarity"),
+    "margin": (pa.float64(), True, "of the most doubtful row: 0 has just reached its threshold, 1 is equal"),
+    "finders": (TEXTS, True, "the finders that dropped its rows"),
+    "labels": (TEXTS, True, "the different labels of its rows"),
+    "conflict": (pa.bool_(), False, "whether there are two or more labels"),
+    "lower_quality": (
+        pa.bool_(),
+        True,
+        "whether the kept image is of lower quality than a dropped one; null if unknown",
+    ),
 }
-SCHEMA = pa.schema(
-    [
-        pa.field("group", pa.int64(), nullable=False),
-        pa.field("kept_key", pa.string(), nullable=False),
-        pa.field("other_table", pa.bool_(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("smallest_similarity", pa.float64()),
-        pa.field("measure", pa.string()),
-        pa.field("margin", pa.float64()),
-        pa.field("finders", pa.list_(pa.string())),
-        pa.field("labels", pa.list_(pa.string())),
-        pa.field("conflict", pa.bool_(), nullable=False),
-        pa.field("lower_quality", pa.bool_()),
-    ]
-)
+MEANINGS = {name: meaning for name, (_, _, meaning) in COLUMNS.items()}
+SCHEMA = pa.schema([pa.field(name, kind, nullable=nullable) for name, (kind, nullable, _) in COLUMNS.items()])
 
 
 @dataclass(frozen=True)
@@ -161,7 +151,7 @@ class Members:
         """Return the distinct labels of each group, and whether there is more than one; null is no label."""
         n = len(self.size)
         if texts is None:
-            return pa.array([None] * n, pa.list_(pa.string())), pa.array(np.zeros(n, bool))
+            return pa.nulls(n, TEXTS), pa.array(np.zeros(n, bool))
         encoded = texts.take(pa.array(self.rows)).combine_chunks().dictionary_encode()
         code = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
         lists = _lists(self.group[self.rows], encoded.dictionary.cast(pa.string()), code, n)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.policies.dedup.finders.links import Links
+from curate.policies.dedup.finders.links import Links, mask_of
 from curate.policies.dedup.finders.searches import Search
 from scoring.arrays import Floats, Ints, Mask
 
@@ -165,20 +165,20 @@ class _Round:
         """Return the rows that are not copies of the kept rows."""
         if not len(left):
             return left
-        self.assign_copies(stay, self._mask(left))
+        self.assign_copies(stay, mask_of(left, len(self.place)))
         return left[self.stars.owner[left] == NOBODY]
 
     def _copies_of_earlier(self, rows: Ints) -> Mask:
         """Return a mask of the rows (R,) that may be dropped and are copies of an earlier one."""
         later = np.zeros(len(self.place), bool)
         for search in self.searches:
-            links = search.first(rows, self._mask(rows))
+            links = search.first(rows, mask_of(rows, len(self.place)))
             later[links.row[self.place[links.query] < self.place[links.row]]] = True
         return (later & self.free)[rows]
 
     def _copies_among_few(self, rows: Ints) -> Ints:
         """Return the same for few rows, from all their pairs."""
-        among = self._mask(rows)
+        among = mask_of(rows, len(self.place))
         linked = np.zeros((len(rows), len(rows)), bool)  # by index among these rows
         local = np.empty(len(self.place), np.int64)
         local[rows] = np.arange(len(rows))
@@ -190,10 +190,5 @@ class _Round:
         for at in range(len(rows)):
             if stays[at]:
                 stays[at + 1 :] &= ~linked[at, at + 1 :]
-        self.assign_copies(rows[stays], self._mask(rows[~stays]))
+        self.assign_copies(rows[stays], mask_of(rows[~stays], len(self.place)))
         return rows[self.stars.owner[rows] == NOBODY]
-
-    def _mask(self, rows: Ints) -> Mask:
-        mask = np.zeros(len(self.place), bool)
-        mask[rows] = True
-        return mask

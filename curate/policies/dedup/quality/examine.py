@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS
 from curate.policies.dedup.decide import Duplicates
-from curate.policies.dedup.finders.links import chunks
+from curate.policies.dedup.finders.links import in_chunks, mask_of
 from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.stars import Stars
 from curate.policies.dedup.quality.audit import Drawn, draw_pairs, pair_of_each_row
@@ -293,16 +294,13 @@ def _dropped(stars: Stars, outside: Mask, judged: Mapping[str, float]) -> Part:
 def _near_misses(
     rows: Rows, order: Ints, stay: Ints, queried: Ints, request: DedupRequest, judged: Mapping[str, float]
 ) -> Iterator[Part]:
-    among = np.zeros(len(rows), bool)
-    among[stay] = True
+    among = mask_of(stay, len(rows))
     place = np.argsort(order)
     for name, threshold in judged.items():
         finder = FINDERS[name]
         looser = float(np.clip(threshold + LOOSER[name], finder.lowest, finder.highest))
         search = build(rows, {name: looser}, request.views())[name]
-        for some in chunks(queried):
-            links = search.links(some.rows, among)
-            some.n_pairs = len(links)
-            links = links.take(~finder.holds(links.similarity, threshold))
-            links = pair_of_each_row(links, place, higher=finder.higher)
-            yield np.full(len(links), name, object), links.query, links.row, links.similarity
+        for links in in_chunks(partial(search.links, among=among), queried):
+            short = links.take(~finder.holds(links.similarity, threshold))
+            pairs = pair_of_each_row(short, place, higher=finder.higher)
+            yield np.full(len(pairs), name, object), pairs.query, pairs.row, pairs.similarity

@@ -14,7 +14,7 @@ from test_stars import cosines, peak_mb
 import curate
 from curate.policies.dedup import decide as other
 from curate.policies.dedup.finders import links
-from curate.policies.dedup.finders.links import chunks
+from curate.policies.dedup.finders.links import in_chunks
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.verify import verify
 from scoring.errors import InputError
@@ -48,7 +48,7 @@ def made(generator):
 @pytest.mark.parametrize("seed", range(3))
 def test_each_row_belongs_to_the_most_similar_of_the_first_finder_that_finds_one(seed, fewest, monkeypatch):
     monkeypatch.setattr(links, "FIRST", fewest)
-    monkeypatch.setattr(other, "chunks", partial(chunks, many=10))
+    monkeypatch.setattr(other, "in_chunks", partial(in_chunks, many=10))
     generator = np.random.default_rng(seed)
     rows, others = made(generator)
     open_rows = rows.ok & (generator.random(NEW) < 0.9)
