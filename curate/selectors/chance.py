@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.selectors.contract import Pool, Selection, Selector, check
+from curate.selectors.contract import Pool, Selection, Selector
 from scoring.arrays import Floats, Ints, Mask
 from scoring.errors import InputError
 
@@ -25,9 +25,7 @@ class Random(Selector):
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "O(N) time and memory"
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         rows = np.random.default_rng(seed).permutation(pool.candidates)[:budget]
         return Selection(rows, np.ones(budget))
 
@@ -62,9 +60,7 @@ class StratifiedRandom(Selector):
             )
         object.__setattr__(self, "needs", (STRATA[self.by],))
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         stratum = pool.array("labels") if self.by == "given" else pool.array("probabilities").argmax(1)
         generator = np.random.default_rng(seed)
         order = generator.permutation(len(pool.candidates))
@@ -132,9 +128,8 @@ class SmallLoss(Selector):
                 f"the share of each class that is trusted must be in (0, 1], got {self.share:g}; 0.5 trusts half"
             )
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``; InputError also for a loss below 0, which is no cross-entropy."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
+        """Pick rows; InputError for a loss below 0, which is no cross-entropy."""
         rows = pool.candidates
         labels, loss = pool.array("labels")[rows], pool.array("holdout_loss")[rows].astype(np.float64)
         unknown = labels < 0

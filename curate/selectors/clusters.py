@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import Pool, Selection, Selector, check
+from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.geometry import members, spans, squared_distances, subset, unit
 from curate.selectors.picking import picking
 from scoring.arrays import Floats, Ints, Mask
-from scoring.errors import InputError
+from scoring.settings import require_between
 
 ROUNDS = 25  # iterations of k-means, at most
 PER_CENTROID = 256  # rows that train one centroid, at most
@@ -66,11 +66,9 @@ class KMeans(Selector):
     )
 
     def __post_init__(self) -> None:
-        _check_clusters(self.most_clusters)
+        require_between("most_clusters", self.most_clusters, 1)
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
 
         def nearness(positions: NDArray[np.int32]) -> Floats:
@@ -103,11 +101,9 @@ class TypiClust(Selector):
     cost: ClassVar[str] = "O(NkD + N n D), k = min(K + L, 500) clusters of n rows; 0.2 GB and 16 bytes a row"
 
     def __post_init__(self) -> None:
-        _check_clusters(self.most_clusters)
+        require_between("most_clusters", self.most_clusters, 1)
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         clusters, vectors = cluster(pool, min(budget + len(pool.labelled), self.most_clusters), seed)
         typical = np.zeros(len(clusters.rows))
         drawn: list[int] = []
@@ -165,11 +161,6 @@ def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
     taken = np.isin(rows, pool.labelled, assume_unique=True)
     sizes = np.bincount(of_row, minlength=k + 1)
     return Clusters(rows, of_row, centroids, sizes, np.bincount(of_row[taken], minlength=k + 1)), vectors
-
-
-def _check_clusters(most: int) -> None:
-    if most < 1:
-        raise InputError(f"most_clusters must be at least 1, got {most}")
 
 
 def _best_last(positions: NDArray[np.int32], score: Floats) -> NDArray[np.int32]:

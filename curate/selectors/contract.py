@@ -103,11 +103,19 @@ class Selector(Protocol):
     cost: ClassVar[str]
 
     def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick ``budget`` distinct candidates, best first; the same input and seed give the same picks."""
+        """Pick ``budget`` distinct candidates, best first; the same input and seed give the same picks.
+
+        Raises InputError for input that no selector accepts; see ``check``.
+        """
+        check(pool, budget, self.needs)
+        return self._pick(pool, budget, seed)
+
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
+        """Pick rows of a checked pool; each strategy defines this."""
 
 
 def check(pool: Pool, budget: int, needs: Sequence[str] = ()) -> None:
-    """Raise an error for input that no selector accepts; every selector calls it first.
+    """Raise an error for input that no selector accepts.
 
     Args:
         pool: the rows.

@@ -6,12 +6,10 @@ bound, and only rows whose bound could win are computed again.
 Source: Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
 """
 
-from typing import Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.geometry import spans
+from curate.selectors.geometry import spans, unit
 from curate.selectors.picking import picking
 from scoring.arrays import Floats, Ints
 
@@ -19,6 +17,7 @@ CHUNK = 32  # rows whose gain is updated first
 TIE = 1e-9  # gains closer than this, relative to the best, are ties
 FLOOR = 1e-13  # also gains closer than this, relative to the total weight
 
+TOGETHER = 512  # minimal rows compared with all earlier picks at once
 FULL = 65_535  # a similarity of 1 as a whole number
 
 
@@ -28,14 +27,56 @@ def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
     return np.minimum(fixed, FULL, out=fixed).astype(np.uint16)
 
 
-class Alone(Protocol):
-    """The gain of a row from covering itself, needed if the sampled references do not include it."""
+class SelfCoverage:
+    """The gain of rows from covering themselves: weight times (1 - similarity to the nearest labelled row or pick).
 
-    def gains(self, rows: Ints) -> Floats:
-        """Return the gain of each row given the picks so far, shape (B,); never increasing."""
+    One row in N hardly matters for few picks. For many, when all else is covered, it dominates and ranks rows by
+    weight. Computed lazily when a row may be picked, from the picks since its last update; the first time from all,
+    together with the rows that follow in ``order``. At most ``most`` picks are recorded.
+    """
+
+    def __init__(
+        self, vectors: NDArray, rows: Ints, weights: NDArray, done: Ints, order: Ints, bandwidth: float, most: int
+    ) -> None:
+        self._vectors, self._rows, self._weights = vectors, rows, weights.astype(np.float64)
+        self._order, self._next, self._bandwidth = order, 0, bandwidth
+        self._done, self._known = done, np.full(len(rows), not len(done))  # known: held against those done before
+        self._picked, self._count = np.empty((most, vectors.shape[1]), np.float32), 0
+        self._covered, self._seen = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
 
     def take(self, row: int) -> None:
-        """Pick a row."""
+        """Record a pick."""
+        self._picked[self._count] = self._units(np.array([row]))[0]
+        self._count += 1
+
+    def gains(self, rows: Ints) -> Floats:
+        """Return the gain of each row, shape (B,)."""
+        fresh = self._with_next(rows[~self._known[rows]])
+        if len(fresh):
+            self._cover(fresh, covered(self._units(fresh), self._vectors, self._done, self._bandwidth))
+            self._known[fresh] = True
+        first = int(self._seen[rows].min())
+        if first < self._count:
+            units = self._units(rows)
+            near = _similarity(units, _nearest(units, self._picked[first : self._count]), self._bandwidth)
+            self._cover(rows, near)
+            self._seen[rows] = self._count
+        return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
+
+    def _with_next(self, rows: Ints) -> Ints:
+        """Return rows and some that are likely needed next, since updating several together costs no more."""
+        while 0 < len(rows) < TOGETHER and self._next < len(self._order):
+            ahead = self._order[self._next : self._next + TOGETHER]
+            self._next += TOGETHER
+            rows = np.union1d(rows, ahead[~self._known[ahead]])
+        return rows
+
+    def _cover(self, rows: Ints, similarity: NDArray) -> None:
+        """Update the similarity to the nearest row, in blocks of fixed size, since the last bits depend on it."""
+        self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
+
+    def _units(self, rows: Ints) -> NDArray[np.float32]:
+        return unit(self._vectors[self._rows[rows]], np.float32)
 
 
 class DenseCover:
@@ -60,7 +101,7 @@ class DenseCover:
         covered: NDArray,
         as_reference: Ints | None = None,
         most: Floats | None = None,
-        alone: Alone | None = None,
+        alone: SelfCoverage | None = None,
     ) -> None:
         self._similarity, self._as_reference, self._alone = similarity, as_reference, alone
         fixed = similarity.dtype == np.uint16
@@ -134,3 +175,24 @@ def greedy(cover: DenseCover, budget: int) -> tuple[Ints, Floats]:
         picks[position], gains[position] = cover.best()
         cover.take(int(picks[position]))
     return picks, gains
+
+
+def covered(rows: NDArray, vectors: NDArray, done: Ints, bandwidth: float) -> NDArray:
+    """Return the similarity of each of R unit rows to the nearest of ``done``, shape (R,); 0 without any."""
+    best = np.full(len(rows), -np.inf, rows.dtype)
+    for span in spans(len(done), 512):
+        best = np.maximum(best, _nearest(rows, unit(vectors[done[span]], rows.dtype)))
+    return _similarity(rows, best, bandwidth)
+
+
+def _nearest(rows: NDArray, others: NDArray) -> NDArray:
+    """Return the maximum of 2 x . y - |y|^2 for each row x, shape (R,): |x|^2 minus the smallest squared distance."""
+    product = rows @ (2 * others).T  # (R, B)
+    product -= np.einsum("nd,nd->n", others, others)
+    return product.max(axis=1)
+
+
+def _similarity(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
+    """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -inf."""
+    square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
+    return np.exp(square * (-0.5 / bandwidth**2))

@@ -6,14 +6,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import Pool, Selection, Selector, check
-from curate.selectors.cover import FULL, DenseCover, greedy, to_fixed
+from curate.selectors.contract import Pool, Selection, Selector
+from curate.selectors.cover import FULL, DenseCover, SelfCoverage, covered, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
 from scoring.arrays import Floats, Ints
 from scoring.errors import InputError
 
 LIKELY = 4_096  # candidates compared with labelled rows at once
-TOGETHER = 512  # minimal rows compared with all earlier picks at once
 STAGE = 1000  # picks per sample of references
 
 
@@ -51,10 +50,14 @@ class MaxHerding(Selector):
         """Return the weight of each candidate in the coverage, shape (M,): 1."""
         return np.ones(len(pool.candidates), np.float32)
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
-        return _herd(self, pool, self.weights(pool), budget, seed)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
+        vectors, weights = pool.array("vectors"), self.weights(pool)
+        if len(pool.candidates) <= self.exact_rows:
+            picks, gains = _exact(pool, vectors, weights, self.bandwidth, budget)
+            notes: tuple[str, ...] = ()
+        else:
+            picks, gains, notes = _staged(self, pool, vectors, weights, budget, seed)
+        return Selection(pool.candidates[picks], gains, {"weight": weights[picks].astype(np.float64)}, notes)
 
 
 @dataclass(frozen=True)
@@ -75,30 +78,15 @@ class Auto(MaxHerding):
     optional: ClassVar[tuple[str, ...]] = ("probabilities", "quality")
 
     def weights(self, pool: Pool) -> NDArray[np.float32]:
-        """Return the weight of each candidate in the coverage, shape (M,): ``coverage_weights``."""
-        return coverage_weights(pool)
-
-
-def coverage_weights(pool: Pool) -> NDArray[np.float32]:
-    """Return the weight of each candidate, shape (M,): (1 - margin) times quality, each 1 if unknown."""
-    weights = np.ones(len(pool.candidates), np.float32)
-    if pool.probabilities is not None and pool.probabilities.shape[1] > 1:
-        for span in spans(len(weights), 65_536):
-            top = np.partition(pool.probabilities[pool.candidates[span]], -2, axis=1)[:, -2:]
-            weights[span] = 1 - (top[:, 1] - top[:, 0])
-    if pool.quality is not None:
-        weights *= pool.quality[pool.candidates]
-    return np.maximum(weights, 0)
-
-
-def _herd(self: MaxHerding, pool: Pool, weights: NDArray[np.float32], budget: int, seed: int) -> Selection:
-    vectors = pool.array("vectors")
-    if len(pool.candidates) <= self.exact_rows:
-        picks, gains = _exact(pool, vectors, weights, self.bandwidth, budget)
-        notes: tuple[str, ...] = ()
-    else:
-        picks, gains, notes = _staged(self, pool, vectors, weights, budget, seed)
-    return Selection(pool.candidates[picks], gains, {"weight": weights[picks].astype(np.float64)}, notes)
+        """Return the weight of each candidate, shape (M,): (1 - margin) times quality, each 1 if unknown."""
+        weights = np.ones(len(pool.candidates), np.float32)
+        if pool.probabilities is not None and pool.probabilities.shape[1] > 1:
+            for span in spans(len(weights), 65_536):
+                top = np.partition(pool.probabilities[pool.candidates[span]], -2, axis=1)[:, -2:]
+                weights[span] = 1 - (top[:, 1] - top[:, 0])
+        if pool.quality is not None:
+            weights *= pool.quality[pool.candidates]
+        return np.maximum(weights, 0)
 
 
 def _exact(
@@ -108,7 +96,7 @@ def _exact(
     rows = unit(vectors[pool.candidates], np.float64)
     similarity = rbf(rows, rows, bandwidth)
     np.fill_diagonal(similarity, 1.0)
-    cover = DenseCover(similarity, weights, _covered(rows, vectors, pool.labelled, bandwidth))
+    cover = DenseCover(similarity, weights, covered(rows, vectors, pool.labelled, bandwidth))
     picks, gains = greedy(cover, budget)
     return picks, gains / len(rows)
 
@@ -129,7 +117,7 @@ def _staged(
         drawn, fresh = np.sort(drawn[: self.references]), np.sort(drawn[self.references :])
         done = np.concatenate([pool.labelled, pool.candidates[picks]])
         references = unit(vectors[pool.candidates[drawn]], np.float32)
-        before = _covered(references, vectors, done, self.bandwidth)
+        before = covered(references, vectors, done, self.bandwidth)
         as_reference = _positions(drawn, left)
         similarity, most = _drawn(
             vectors, pool.candidates[left], references, as_reference, self.bandwidth, weights[drawn], before
@@ -137,7 +125,7 @@ def _staged(
         itself = weights[left] * (len(drawn) / size)
         most += itself
         order = np.argsort(-most, kind="stable")
-        alone = _SelfCoverage(vectors, pool.candidates[left], itself, done, order, self.bandwidth)
+        alone = SelfCoverage(vectors, pool.candidates[left], itself, done, order, self.bandwidth, STAGE)
         likely = order[:LIKELY]
         most[likely] += alone.gains(likely) - itself[likely]
         cover = DenseCover(similarity, weights[drawn], before, as_reference, most, alone)
@@ -145,7 +133,7 @@ def _staged(
         picks, gains = np.concatenate([picks, left[chosen]]), np.concatenate([gains, added / len(drawn)])
         if len(picks) == budget:
             done = np.concatenate([pool.labelled, pool.candidates[picks]])
-            others = _covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, self.bandwidth)
+            others = covered(unit(vectors[pool.candidates[fresh]], np.float32), vectors, done, self.bandwidth)
             loss = _coverage_loss(cover.covered / FULL, weights[drawn], others, weights[fresh])
         del cover, similarity, alone  # frees half a gigabyte before the next stage
     drew = f"{min(size, self.shortlist):,} of {size:,} candidates and {self.references:,} references"
@@ -155,83 +143,10 @@ def _staged(
     return picks, gains, (note,)
 
 
-class _SelfCoverage:
-    """The gain of rows from covering themselves: weight times (1 - similarity to the nearest labelled row or pick).
-
-    One row in N hardly matters for few picks. For many, when all else is covered, it dominates and ranks rows by
-    weight. Computed lazily when a row may be picked, from the picks since its last update; the first time from all,
-    together with the rows that follow in ``order``.
-    """
-
-    def __init__(
-        self, vectors: NDArray, rows: Ints, weights: NDArray, done: Ints, order: Ints, bandwidth: float
-    ) -> None:
-        self._vectors, self._rows, self._weights = vectors, rows, weights.astype(np.float64)
-        self._order, self._next, self._bandwidth = order, 0, bandwidth
-        self._done, self._known = done, np.full(len(rows), not len(done))  # known: held against those done before
-        self._picked, self._count = np.empty((STAGE, vectors.shape[1]), np.float32), 0
-        self._covered, self._seen = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
-
-    def take(self, row: int) -> None:
-        """Record a pick."""
-        self._picked[self._count] = self._units(np.array([row]))[0]
-        self._count += 1
-
-    def gains(self, rows: Ints) -> Floats:
-        """Return the gain of each row, shape (B,)."""
-        fresh = self._with_next(rows[~self._known[rows]])
-        if len(fresh):
-            self._cover(fresh, _covered(self._units(fresh), self._vectors, self._done, self._bandwidth))
-            self._known[fresh] = True
-        first = int(self._seen[rows].min())
-        if first < self._count:
-            units = self._units(rows)
-            near = _similarity(units, _nearest(units, self._picked[first : self._count]), self._bandwidth)
-            self._cover(rows, near)
-            self._seen[rows] = self._count
-        return self._weights[rows] * (1 - self._covered[rows].astype(np.float64))
-
-    def _with_next(self, rows: Ints) -> Ints:
-        """Return rows and some that are likely needed next, since updating several together costs no more."""
-        while 0 < len(rows) < TOGETHER and self._next < len(self._order):
-            ahead = self._order[self._next : self._next + TOGETHER]
-            self._next += TOGETHER
-            rows = np.union1d(rows, ahead[~self._known[ahead]])
-        return rows
-
-    def _cover(self, rows: Ints, similarity: NDArray) -> None:
-        """Update the similarity to the nearest row, in blocks of fixed size, since the last bits depend on it."""
-        self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
-
-    def _units(self, rows: Ints) -> NDArray[np.float32]:
-        return unit(self._vectors[self._rows[rows]], np.float32)
-
-
 def _positions(drawn: Ints, rows: Ints) -> Ints:
     """Return the position of each row among the drawn rows, -1 if absent; both are ascending."""
     at = np.searchsorted(drawn, rows).clip(max=len(drawn) - 1)
     return np.where(drawn[at] == rows, at, -1)
-
-
-def _covered(rows: NDArray, vectors: NDArray, done: Ints, bandwidth: float) -> NDArray:
-    """Return the similarity of each of R unit rows to the nearest of ``done``, shape (R,); 0 without any."""
-    best = np.full(len(rows), -np.inf, rows.dtype)
-    for span in spans(len(done), 512):
-        best = np.maximum(best, _nearest(rows, unit(vectors[done[span]], rows.dtype)))
-    return _similarity(rows, best, bandwidth)
-
-
-def _nearest(rows: NDArray, others: NDArray) -> NDArray:
-    """Return the maximum of 2 x . y - |y|^2 for each row x, shape (R,): |x|^2 minus the smallest squared distance."""
-    product = rows @ (2 * others).T  # (R, B)
-    product -= np.einsum("nd,nd->n", others, others)
-    return product.max(axis=1)
-
-
-def _similarity(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
-    """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -inf."""
-    square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
-    return np.exp(square * (-0.5 / bandwidth**2))
 
 
 def _drawn(
@@ -247,7 +162,7 @@ def _drawn(
 
     Cosines are computed in bfloat16, with errors of about 0.004 that average out over the references; this is several
     times faster. The kernel of a reference with itself is set to 0, since covering itself counts as one row in N, not
-    one in R; ``_SelfCoverage`` adds this gain for all rows.
+    one in R; ``SelfCoverage`` adds this gain for all rows.
     """
     import torch
 

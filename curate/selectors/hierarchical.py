@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.selectors.chance import turn_in_class
-from curate.selectors.contract import Pool, Selection, Selector, check
+from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.geometry import members, subset
 from scoring.arrays import Ints
 from scoring.lookup import require_known
@@ -58,9 +58,7 @@ class Hierarchical(Selector):
             require_between(name, getattr(self, name), lowest)
         require_known(self.pick, PICKS, "unknown pick")
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         rows = members(pool.candidates, pool.labelled)
         vectors = subset(pool.array("vectors"), rows)
         finest = max(1, min(self.most_clusters, len(rows) // ROWS_A_CLUSTER))

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.selectors.contract import Pool, Selection, Selector, check
+from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.geometry import spans, unit, widened
 from curate.selectors.picking import picking
 from scoring.arrays import Ints
@@ -41,9 +41,7 @@ class KCenter(Selector):
     prefix: ClassVar[bool] = True
     cost: ClassVar[str] = "O(NKD) at worst, far less where old distances rule rows out; 40 N + 64 D sqrt(N) bytes"
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         first = int(np.random.default_rng(seed).integers(len(pool.candidates)))
         search = Farthest(pool.array("vectors"), pool.candidates, pool.labelled, budget, first, unit_length=self.unit)
         gains = [] if len(pool.labelled) else [np.inf]

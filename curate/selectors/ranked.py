@@ -81,9 +81,7 @@ class Ranked(Selector):
         """Return the score of every row of a pool, shape (N,)."""
         return type(self).compute(*(pool.array(need) for need in self.needs))
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         values = self.scores(pool)[pool.candidates]
         order = np.argsort(-values, kind="stable")[:budget]
         return Selection(pool.candidates[order], values[order])
@@ -216,9 +214,7 @@ class Discounted(Selector):
         object.__setattr__(self, "needs", (*self.selector.needs, "quality"))
         object.__setattr__(self, "prefix", self.selector.prefix)
 
-    def __call__(self, pool: Pool, budget: int, *, seed: int = 0) -> Selection:
-        """Pick rows; see ``Selector``."""
-        check(pool, budget, self.needs)
+    def _pick(self, pool: Pool, budget: int, seed: int) -> Selection:
         score = self.selector.score
         selection = HighestScore()(discount(pool, self.selector), budget, seed=seed)
         parts = {

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from coverage_pools import lowest_best, small_pool
 
-from curate.selectors import herding
+from curate.selectors import cover, herding
 from curate.selectors.contract import Pool
 from curate.selectors.herding import Auto, MaxHerding
 from scoring.errors import InputError
@@ -166,7 +166,7 @@ def test_how_many_rows_are_held_against_the_labelled_at_once_changes_no_pick(mon
     monkeypatch.setattr(herding, "LIKELY", 8)
     choices = []
     for together in (1, 16, 100_000):
-        monkeypatch.setattr(herding, "TOGETHER", together)
+        monkeypatch.setattr(cover, "TOGETHER", together)
         choices.append(MaxHerding(exact_rows=1, references=60)(pool, 200))
     assert np.array_equal(choices[0].rows, choices[1].rows)
     assert np.array_equal(choices[0].rows, choices[2].rows)
@@ -181,5 +181,5 @@ def test_what_is_covered_by_the_nearest_of_many_is_the_greatest_kernel():
     rows = vectors / np.where(length > 0, length, 1)
     done = np.arange(100, 1300)
     expected = np.exp(-((rows[:100, None] - rows[done][None]) ** 2).sum(-1) / (2 * 0.3**2)).max(1)
-    assert herding._covered(rows[:100], vectors, done, 0.3) == pytest.approx(expected, abs=1e-12)
-    assert (herding._covered(rows[:100], vectors, done[:0], 0.3) == 0).all()
+    assert cover.covered(rows[:100], vectors, done, 0.3) == pytest.approx(expected, abs=1e-12)
+    assert (cover.covered(rows[:100], vectors, done[:0], 0.3) == 0).all()
