@@ -34,8 +34,23 @@ MEANINGS: dict[str, str] = {
     "gain": "what the pick added, in the strategy's own unit",
 }
 SCHEMA = pa.schema([*DECISION_SCHEMA, pa.field("rank", pa.int64()), pa.field("gain", pa.float64())])
-# Reasons of outcomes; codes of ``ChoiceVerdict.why`` other than missing values.
-NOT_PICKED, PICKED, LABELLED, EXCLUDED, GATED, NOT_SCORED, MISSING = range(7)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why rows have an outcome.
+
+    Attributes:
+        outcome: code of ``curate.policies.decided``.
+        reason: text; empty for picks and rows that were not scored, which have a text for each row.
+        rule: what decided, as typed; None for rows that were not scored.
+        name: in counts of dropped and undecided rows.
+    """
+
+    outcome: int
+    reason: str
+    rule: str | None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,71 +58,46 @@ class ChoiceVerdict:
     """The outcomes of N rows of a table, in its order.
 
     Attributes:
-        why: shape (N,) int8: one of the codes of this module, or ``MISSING`` + n for the n-th of ``reasons``.
+        causes: of the outcomes.
+        why: shape (N,) int16, an index into ``causes``.
         rank: shape (N,) int64, from 1; 0 if not picked.
         gain: shape (N,) float64; NaN if not picked.
-        reasons: texts on missing values.
         strategy: name of the strategy.
-        rules: the deciding rule by code, as typed.
     """
 
-    why: NDArray[np.int8]
+    causes: list[Cause]
+    why: NDArray[np.int16]
     rank: Ints
     gain: Floats
-    reasons: tuple[str, ...]
     strategy: str
-    rules: dict[int, str]
 
     @property
     def outcome(self) -> NDArray[np.uint8]:
         """Codes of ``curate.policies.decided``, shape (N,)."""
-        by_code = np.full(MISSING + len(self.reasons) + 1, DROP, np.uint8)
-        by_code[PICKED], by_code[NOT_SCORED], by_code[MISSING:] = KEEP, FAILED, UNDECIDED
-        return by_code[self.why]
+        return np.array([cause.outcome for cause in self.causes], np.uint8)[self.why]
 
-    def dropped_by(self) -> dict[str, int]:
-        """Return the number of unpicked rows by reason, without reasons that no row has."""
-        names = {
-            LABELLED: "labelled already",
-            EXCLUDED: "excluded",
-            GATED: "left out by the gate",
-            NOT_PICKED: "not picked",
-        }
-        counts = np.bincount(self.why, minlength=MISSING).tolist()
-        return {name: counts[code] for code, name in names.items() if counts[code]}
-
-    def undecided_by(self) -> dict[str, int]:
-        """Return the number of rows that lack each required value, by its name."""
-        counts = np.bincount(self.why, minlength=MISSING + len(self.reasons)).tolist()[MISSING:]
-        return {reason: n for reason, n in zip(self.reasons, counts, strict=True) if n}
+    def counts(self, outcome: int) -> dict[str, int]:
+        """Return the number of rows of an outcome by cause, without causes that no row has."""
+        counts = np.bincount(self.why, minlength=len(self.causes)).tolist()
+        return {cause.name: n for cause, n in zip(self.causes, counts, strict=True) if n and cause.outcome == outcome}
 
     def rows(self, start: int, keys: pa.Array, status: pa.Array | None, error: pa.Array | None) -> pa.RecordBatch:
         """Return the decisions of rows from ``start``; see ``curate.policies.decided.Words``."""
         part = slice(start, start + len(keys))
         why, rank, gain = self.why[part], self.rank[part], self.gain[part]
-        texts = [
-            f"not among the {int((self.rank > 0).sum()):,} that {self.strategy} picked",
-            "",
-            "labelled already",
-            "excluded",
-            "quality in the lowest share, which the gate excludes",
-            "",
-            *self.reasons,
-        ]
-        reason = np.array(texts, object)[why]
-        picked = np.flatnonzero(why == PICKED)
+        reason = np.array([cause.reason for cause in self.causes], object)[why]
+        picked = np.flatnonzero(rank)
         reason[picked] = [
             f"picked as number {place:,} by {self.strategy} (gain {value:.6g})"
             for place, value in zip(rank[picked].tolist(), gain[picked].tolist(), strict=True)
         ]
-        rules = [self.rules.get(code) for code in range(MISSING + len(self.reasons))]
         gains = pa.array(gain, mask=rank == 0)
         return decision_rows(
             SCHEMA,
             (keys, status, error),
             self.outcome[part],
             reason,
-            rule=pa.array(rules, pa.string()).take(pa.array(why)),
+            rule=pa.array([cause.rule for cause in self.causes], pa.string()).take(pa.array(why)),
             score=gains,
             rank=pa.array(rank, mask=rank == 0),
             gain=gains,
@@ -266,16 +256,7 @@ def _verdict(
     request: SelectRequest, rows: Rows, ready: Ready, chosen: Chosen, labelled: Labelled, excluded: Mask
 ) -> ChoiceVerdict:
     """Return the outcome of every row, in the order of the table."""
-    why = np.full(len(rows), NOT_PICKED, np.int8)
-    why[ready.why >= 0] = MISSING + ready.why[ready.why >= 0]
-    why[excluded] = EXCLUDED
-    why[labelled.rows] = LABELLED
-    why[~rows.ok] = NOT_SCORED
-    why[ready.table_row[chosen.gated]] = GATED
     at = ready.table_row[chosen.rows]
-    why[at] = PICKED
-    rank = rows.in_table(np.arange(1, len(at) + 1), at)
-    gain = rows.in_table(chosen.gains.astype(np.float64), at, np.nan)
     by_strategy = f"--strategy {request.strategy} --budget {request.budget}"
     labels = " ".join(
         f"--{flag} {value}"
@@ -283,12 +264,21 @@ def _verdict(
         if value
     )
     gate = "--noise-guard" if request.noise_guard else f"--gate {chosen.least:g}"
-    rules = {
-        NOT_PICKED: by_strategy,
-        PICKED: by_strategy,
-        LABELLED: labels,
-        EXCLUDED: f"--exclude {request.exclude}",
-        GATED: gate,
-        **{MISSING + number: by_strategy for number in range(len(ready.reasons))},
-    }
-    return ChoiceVerdict(rows.in_table(why), rank, gain, ready.reasons, request.strategy, rules)
+    causes: list[tuple[Cause, NDArray[Any]]] = [  # with the rows of each; later ones take precedence
+        (Cause(DROP, f"not among the {len(at):,} that {request.strategy} picked", by_strategy, "not picked"), rows.ok),
+        *((Cause(UNDECIDED, text, by_strategy, text), ready.why == n) for n, text in enumerate(ready.reasons)),
+        (
+            Cause(DROP, "quality in the lowest share, which the gate excludes", gate, "left out by the gate"),
+            ready.table_row[chosen.gated],
+        ),
+        (Cause(DROP, "excluded", f"--exclude {request.exclude}", "excluded"), excluded),
+        (Cause(DROP, "labelled already", labels, "labelled already"), labelled.rows),
+        (Cause(FAILED, "", None), ~rows.ok),
+        (Cause(KEEP, "", by_strategy), at),
+    ]
+    why = np.zeros(len(rows), np.int16)
+    for number, (_, some) in enumerate(causes):
+        why[some] = number
+    rank = rows.in_table(np.arange(1, len(at) + 1), at)
+    gain = rows.in_table(chosen.gains.astype(np.float64), at, np.nan)
+    return ChoiceVerdict([cause for cause, _ in causes], rows.in_table(why), rank, gain, request.strategy)

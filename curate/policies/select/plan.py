@@ -15,6 +15,7 @@ from curate.selectors.geometry import members, spans, squared_distances, unit
 from curate.selectors.picking import ReportPicks, reporting_picks
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
+from curate.tables.rows import Codes
 from scoring.arrays import Ints
 from scoring.errors import InputError
 
@@ -122,14 +123,6 @@ def in_turns(quotas: Sequence[int]) -> Ints:
 
 
 @dataclass(frozen=True)
-class Groups:
-    """The group of each row of a pool: a code, shape (N,), and the names of the codes."""
-
-    codes: NDArray[np.int32]
-    names: Sequence[str]
-
-
-@dataclass(frozen=True)
 class Chosen(Selection):
     """Rows of a pool in the order picked, with notes.
 
@@ -149,7 +142,7 @@ class Chosen(Selection):
 
 
 def choose(
-    pool: Pool, request: SelectRequest, groups: Groups | None = None, *, picked: ReportPicks = lambda done, total: None
+    pool: Pool, request: SelectRequest, groups: Codes | None = None, *, picked: ReportPicks = lambda done, total: None
 ) -> Chosen:
     """Select rows of a pool, deterministically.
 
@@ -230,7 +223,7 @@ def _check_budget(amount: Amount, budget: int, most: int) -> None:
         )
 
 
-def _by_group(rows: Ints, groups: Groups) -> dict[str, Ints]:
+def _by_group(rows: Ints, groups: Codes) -> dict[str, Ints]:
     """Return the rows in each non-empty group, in the order of their turns."""
     by_code = pl.DataFrame({"code": groups.codes[rows], "row": rows}).partition_by("code", as_dict=True)
     rows_of = {code: part["row"].to_numpy() for (code,), part in by_code.items()}

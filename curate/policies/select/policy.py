@@ -16,7 +16,7 @@ from curate.options.function import callable_of
 from curate.options.values import part_of
 from curate.policies.arranged import Ranked, compare_arranged
 from curate.policies.contract import apply
-from curate.policies.decided import Decided, Result
+from curate.policies.decided import DROP, UNDECIDED, Decided, Result
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.outputs import Files
 from curate.policies.select.decide import MEANINGS, SCHEMA, Picked, pick
@@ -209,8 +209,8 @@ class Select:
         return SelectResult(
             requested=chosen.budget,
             stopped_at=chosen.stopped,
-            dropped_by=picked.verdict.dropped_by(),
-            undecided_by=picked.verdict.undecided_by(),
+            dropped_by=dict(reversed(picked.verdict.counts(DROP).items())),
+            undecided_by=picked.verdict.counts(UNDECIDED),
             gains=gains,
             first=[
                 {"key": key, "rank": rank, "gain": gain}

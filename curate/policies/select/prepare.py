@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import counted
-from curate.policies.select.plan import Groups
 from curate.policies.select.request import SelectRequest
 from curate.probes.probabilities import Labelled, model_notes, with_probabilities
 from curate.selectors.contract import HOW_TO_GET, Pool
 from curate.selectors.ranked import rank_share
 from curate.tables.needs import Signals
-from curate.tables.rows import NO_NUMBER, Rows
+from curate.tables.rows import NO_NUMBER, Codes, Rows
 from curate.tables.vectors import EMBEDDING_PROBLEMS, rows_of
 from scoring.arrays import Ints, Mask
 from scoring.errors import InputError
@@ -41,7 +40,7 @@ class Ready:
 
     pool: Pool
     table_row: Ints
-    groups: Groups | None
+    groups: Codes | None
     classes: tuple[str, ...]
     reasons: tuple[str, ...]
     why: NDArray[np.int8]
@@ -137,12 +136,12 @@ def _modelled(
     return pool, model, model_notes(model, labelled)
 
 
-def _groups(rows: Rows, name: str | None, at: Ints) -> Groups | None:
+def _groups(rows: Rows, name: str | None, at: Ints) -> Codes | None:
     """Return the groups of the pool's rows by a column, if any; rows without a value form a separate group."""
     if not name:
         return None
     column = rows.names[name]
-    return Groups(np.where(column.codes < 0, len(column.names), column.codes)[at], [*column.names, "(no value)"])
+    return Codes(np.where(column.codes < 0, len(column.names), column.codes)[at], [*column.names, "(no value)"])
 
 
 def _without_class(column: str, codes: Ints, *, last: bool) -> list[str]:

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from curate.policies.select.plan import Groups, choose
+from curate.policies.select.plan import choose
 from curate.policies.select.request import SelectRequest
 from curate.selectors.contract import Pool
 from curate.selectors.picking import picking, reporting_picks
+from curate.tables.rows import Codes
 
 VECTORS = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
 VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
@@ -27,7 +28,7 @@ def test_every_pick_is_reported_and_reporting_changes_none(strategy):
 
 def test_groups_count_together():
     progress = []
-    groups = Groups((np.arange(60) % 3).astype(np.int32), ("a", "b", "c"))
+    groups = Codes((np.arange(60) % 3).astype(np.int32), ("a", "b", "c"))
     choose(POOL, SelectRequest("k-center", "4", per="group"), groups, picked=lambda *at: progress.append(at))
     # what one group ends with is what the next begins with
     assert progress == [(done, 12) for done in (0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12)]

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from choosing import vectors_of
 
-from curate.policies.select.plan import Groups, choose, part_of, water_fill
+from curate.policies.select.plan import choose, part_of, water_fill
 from curate.policies.select.request import SelectRequest
 from curate.selectors.contract import Pool
 from curate.selectors.herding import MaxHerding
 from curate.selectors.ranked import Discounted, Margin, gate
 from curate.selectors.table import SELECTORS
+from curate.tables.rows import Codes
 from scoring.errors import InputError
 
 
@@ -33,7 +34,7 @@ def groups_of(pool, sizes):
     """Candidates in groups of these sizes, labelled rows in the first."""
     codes = np.zeros(pool.n_rows, np.int32)
     codes[pool.candidates] = np.repeat(np.arange(len(sizes)), sizes)
-    return Groups(codes, [f"g{i}" for i in range(len(sizes))])
+    return Codes(codes, [f"g{i}" for i in range(len(sizes))])
 
 
 def test_without_groups_and_quality_the_choice_is_the_strategys():
