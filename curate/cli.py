@@ -184,7 +184,7 @@ COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
     ("cache", TRAIN, None),
     ("models", TRAIN, None),
 )
-SUBCOMMANDS = {"review": {"plan": "review_plan", "verdicts": "review_verdicts"}, "models": {"convert": "convert"}}
+SUBCOMMANDS = {"review": ("plan", "verdicts"), "models": ("convert",)}  # further functions of the module
 RUN_ALONE = {"doctor", "models"}  # can be run without arguments; other commands show their help
 RUN_OTHERS = {"clean", "run"}  # runs commands as steps
 LISTED = (["--help"], ["-h"], ["help"])  # command lines that request the list of commands
@@ -213,14 +213,14 @@ def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer
             words = "" if heading in BRIEF else import_module(f"curate.commands.{name}").run.__doc__
             line.command(name, rich_help_panel=heading, help=words)(lambda: None)
         else:
-            inner = {each: _run(module) for each, module in SUBCOMMANDS.get(name, {}).items()}
+            inner = {each: _run(name, each) for each in SUBCOMMANDS.get(name, ())}
             cls = with_subcommands(**inner) if inner else reader
             line.command(name, rich_help_panel=heading, cls=cls, no_args_is_help=name not in RUN_ALONE)(_run(name))
     return line
 
 
-def _run(module: str) -> Callable[..., None]:
-    return user_errors(import_module(f"curate.commands.{module}").run)
+def _run(module: str, function: str = "run") -> Callable[..., None]:
+    return user_errors(getattr(import_module(f"curate.commands.{module}"), function))
 
 
 @functools.cache

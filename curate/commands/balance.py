@@ -19,7 +19,6 @@ def run(request: BalanceOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate balance scores.parquet --per label -o balanced.parquet
         curate balance scores.parquet --per label --to square-root --rows 20% --within certain -o balanced.parquet
         curate balance scores.parquet --per label --to cat=30% --to dog=70% --rows 1000 -o balanced.parquet

@@ -19,7 +19,6 @@ def run(request: CacheOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate cache labelled.parquet --model world --epochs 8 -o features/
         curate train losspred --cached features/ --backbone world -o two.safetensors
     """

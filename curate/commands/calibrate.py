@@ -22,7 +22,6 @@ def run(
 
     Example:
 
-    \b
         curate calibrate checked.parquet --column label_quality --bad 'label != true_label' -o right.json
         curate calibrate scores.parquet --audit kept.audit.csv -o good.json --plot good.svg
         curate calibrate scores.parquet --label label --apply calibrated.parquet

@@ -21,7 +21,6 @@ def run(request: CleanOptions, output: Output, ctx: typer.Context) -> None:
 
     Example:
 
-    \b
         curate clean photos/ -o cleaned
         curate review cleaned
         curate clean photos/ -o cleaned

@@ -34,7 +34,6 @@ def run(
 
     Example:
 
-    \b
         curate compare train.parquet production.parquet
         curate compare scores.parquet kept.parquet --sheet compared.png
         curate compare train.parquet production.parquet --fail-above 0.6 --json

@@ -1,6 +1,7 @@
 """A command built from a request, whose fields are its options."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from scoring.errors import InputError
 
 R = TypeVar("R")
 Extras = ParamSpec("Extras")
+CODE = re.compile(r"\n\n(?=        \S)")  # before an indented paragraph of a docstring
+UNWRAPPED = "\n\n    \b\n"  # how Typer keeps its lines in help
 LAST = ("dry_run", "overwrite", "json_", "quiet")  # of every command
 PRINTED = {  # options of a command with a parameter ``output``
     name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
@@ -61,7 +64,8 @@ def command_of(
                 of_command["output"] = Output(of_command.pop("json_"), of_command.pop("quiet"))
             run(request(**values), **of_command)  # type: ignore[call-arg]
 
-        command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
+        command.__name__, command.__module__ = run.__name__, run.__module__
+        command.__doc__ = CODE.sub(UNWRAPPED, run.__doc__ or "")
         command.__annotations__ = {each.name: each.annotation for each in parameters}
         command.__dict__["__signature__"] = inspect.Signature(parameters)
         return command

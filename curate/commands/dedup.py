@@ -98,7 +98,6 @@ def run(
 
     Example:
 
-    \b
         curate dedup scores.parquet --mirrored -o unique.parquet
         curate dedup scores.parquet --finder hash --threshold 4 --finder embedding --dry-run
         curate dedup scores.parquet --audit 200 -o unique.parquet

@@ -19,7 +19,6 @@ def run(request: DiffOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate diff kept.parquet other.parquet
         curate diff monday/kept.receipt.json tuesday/kept.receipt.json -o rows.parquet
 

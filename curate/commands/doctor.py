@@ -27,7 +27,6 @@ def run(request: DoctorOptions, json_: options.Json = False) -> None:
 
     Example:
 
-    \b
         curate doctor
         curate doctor /mnt/big
         curate doctor --seconds 0 --json

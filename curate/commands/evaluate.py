@@ -25,7 +25,6 @@ def run(
 
     Example:
 
-    \b
         curate evaluate scores.parquet --label label
         curate evaluate test.parquet --train train.parquet --label label
         curate evaluate test.parquet --train train.parquet --label label --probe knn,mlp,gmm --set k=200

@@ -22,7 +22,6 @@ def run(request: ExplainOptions, json_: options.Json = False) -> None:
 
     Example:
 
-    \b
         curate explain kept.parquet photos/0012.jpg
         curate explain scores.parquet photos/0012.jpg photos/0013.jpg
 

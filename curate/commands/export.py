@@ -19,7 +19,6 @@ def run(request: ExportOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate export subset.parquet --to pytorch --link hard -o training
         curate export subset.parquet --to webdataset --resize 512 --shard 500MB -o shards
         curate export subset.parquet --to parquet --source photos.parquet -o dataset

@@ -33,7 +33,6 @@ def run(request: FilterRequest, output: Output, ctx: typer.Context) -> None:
 
     Example:
 
-    \b
         curate filter scores.parquet --keep-top 80% -o kept.parquet
         curate filter scores.parquet --where 'width >= 200' --keep-top 500 --per label -o kept.parquet
         curate filter scores.parquet --max 0.5 --dry-run

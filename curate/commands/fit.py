@@ -14,7 +14,6 @@ def run(request: FitOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate fit scores.parquet --apply fitted.parquet
         curate fit scores.parquet -o fitted.safetensors
         curate fit scores.parquet --labelled labels.csv --apply fitted.parquet

@@ -20,7 +20,6 @@ def run(request: InfoOptions, json_: options.Json = False) -> None:
 
     Example:
 
-    \b
         curate info scores.parquet
         curate info kept.receipt.json
     """

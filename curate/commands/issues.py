@@ -32,7 +32,6 @@ def run(
 
     Example:
 
-    \b
         curate issues scores.parquet
         curate issues scores.parquet --sheet issues.png --show 20
         curate issues scores.parquet --drop unusable -o clean.parquet

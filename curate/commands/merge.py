@@ -14,7 +14,6 @@ def run(request: MergeOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate merge spring.parquet autumn.parquet -o all.parquet
         curate merge spring.parquet autumn.parquet --prefix -o all.parquet
         curate merge scores.parquet --root /mnt/new/photos -o moved.parquet

@@ -1,11 +1,11 @@
-"""``curate models``: shipped models, and model cards."""
+"""``curate models``: shipped models, model cards, and third-party weights."""
 
 from typing import Any
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, say, show
-from curate.training.options import ModelsOptions
+from curate.commands.printing import Output, emit, say, show
+from curate.training.options import ModelsConvertOptions, ModelsOptions
 
 GOOD_FOR = {  # purpose of shipped models by name; a card may have the same key
     "trio": (
@@ -27,7 +27,6 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
 
     Example:
 
-    \b
         curate models
         curate models world
         curate models convert uncertainties.pth.tar -o mine.safetensors
@@ -48,6 +47,30 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
             show(headline(stem, card, is_default=stem == DEFAULT))
             for line in about_lines(stem, card):
                 show(f"  {line}")
+
+
+@command_of(ModelsConvertOptions)
+def convert(request: ModelsConvertOptions, output: Output) -> None:
+    """Convert third-party weights into a checkpoint; no code in them is run.
+
+    Reads the published models of Pretrained Visual Uncertainties (.pth.tar), whose head becomes the column
+    unc_losspred, and weights of any timm model, for --backbone of `curate train` and `curate cache`. Preprocessing is
+    as in timm.
+
+    Example:
+
+        curate models convert vit_base_uncertainty.pth.tar -o uncertain.safetensors
+        curate models convert weights.pth --backbone vit_small_patch16_224 -o small.safetensors
+    """
+    from curate.training.models import run_models_convert
+
+    result = run_models_convert(request)
+    if output.json:
+        emit(result.to_json())
+    elif not output.quiet:
+        head = f"with the head {result.head}" if result.head else "without a head: `curate train --freeze` adds one"
+        say(f"{result.facts['architecture']} at {result.size} pixels, {head}")
+        say(f"model {result.digest[:12]}: {request.out}")
 
 
 def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:

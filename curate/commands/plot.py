@@ -14,7 +14,6 @@ def run(request: PlotOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate plot scores.parquet histogram -o histogram.svg
         curate plot scores.parquet histogram --column kappa_visimsiam --per label -o classes.pdf
         curate plot scores.parquet abstained-accuracy --label label -o abstained.svg

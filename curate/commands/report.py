@@ -18,7 +18,6 @@ def run(request: ReportOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate report scores.parquet -o report.html
         curate report scores.parquet kept.parquet -o report.html
         curate report scores.parquet kept.parquet --findings review -o report.html

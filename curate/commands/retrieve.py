@@ -21,7 +21,6 @@ def run(
 
     Example:
 
-    \b
         curate retrieve scores.parquet photo.jpg --top 5 --sheet found.png
         curate retrieve scores.parquet dogs/017.jpg new/ --reject 10% -o answers.csv
         curate retrieve scores.parquet new.parquet --credible 0.95 --calibrate label -o answers.parquet

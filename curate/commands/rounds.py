@@ -51,7 +51,6 @@ def simulate(request: RoundSimulateOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate round simulate scores.parquet --label label --strategy auto --strategy margin --budget 20,50,100
 
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired test of
@@ -99,7 +98,6 @@ def init(request: RoundInitOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate round init rounds scores.parquet --classes cat,dog,bird --format label-studio
         curate round init rounds scores.parquet --classes cat,dog --stop 'accuracy >= 90%'
     """
@@ -144,7 +142,6 @@ def next_(request: RoundNextOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate round next rounds
         curate round next rounds --source images.parquet
     """
@@ -176,7 +173,6 @@ def import_(request: RoundImportOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate round import rounds labels.csv
         curate round import rounds export.json --format label-studio --annotator ann
     """
@@ -209,7 +205,6 @@ def labels_(request: RoundLabelsOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate round labels rounds -o labels.parquet
     """
     from curate.rounds.labels import run_round_labels
@@ -227,7 +222,6 @@ def plot_(request: RoundPlotOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate round plot rounds -o curve.png
     """
     from curate.simulation.plot import run_round_plot

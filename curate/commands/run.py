@@ -27,14 +27,12 @@ def run(request: RunOptions, output: Output, ctx: typer.Context) -> None:
 
     Example:
 
-    \b
         curate run curate.toml --dry-run
         curate run curate.toml
         curate run curate.toml --again dedup
 
     A step is a table of the file, in order, with the options of its command:
 
-    \b
         [score]
         source = "photos"
         [dedup]

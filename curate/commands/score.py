@@ -24,7 +24,6 @@ def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> None:
 
     Example:
 
-    \b
         curate score photos/ -o scores.parquet
         curate score 'shards-{000..099}.tar' -o scores/ --device cuda
         curate score images.csv --path-column file --root /data -o scores.parquet

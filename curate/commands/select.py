@@ -19,7 +19,6 @@ def run(request: SelectOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate select scores.parquet --budget 100 -o batch.parquet
         curate select scores.parquet --budget 100 --labelled labels.csv --noise-guard -o batch-2.parquet
         curate select scores.parquet --budget 10% --strategy herding --balance label -o train.parquet

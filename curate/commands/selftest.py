@@ -31,7 +31,6 @@ def run(
 
     Example:
 
-    \b
         curate selftest scores.parquet --label label --plot selftest.svg
         curate selftest photos/ --label-from-folder
         curate selftest scores.parquet --column unc_fitted --change blur --change darkness

@@ -17,7 +17,6 @@ def run(request: SheetOptions, output: Output) -> None:
 
     Example:
 
-    \b
         curate sheet scores.parquet -o sheet.png
         curate sheet scores.parquet --source images.parquet --top 50 --bottom 50 -o sheet.png
         curate sheet scores.parquet --decisions kept.decisions.parquet -o cut.png

@@ -29,7 +29,6 @@ def run(
 
     Example:
 
-    \b
         curate split scores.parquet --train 80% --val 10% --test 10% -o split.parquet
         curate split scores.parquet --train 80% --test 20% --per label --group patient -o split.parquet
         curate split scores.parquet --side fit=90% --side dev=10% --no-duplicates --dry-run

@@ -204,7 +204,6 @@ def run(
 
     Example:
 
-    \b
         curate round status rounds
         curate round status rounds --all
         curate round status rounds --stop 'accuracy >= 90%' --fail-unless-stop

@@ -32,7 +32,6 @@ def run(
 
     Example:
 
-    \b
         curate train visimsiam photos/ -o mine.safetensors --backbone resnet18 --epochs 200
         curate train simsiam cifar10.parquet -o four.safetensors --recipe cifar10
         curate train supervised photos/ --label-from-folder -o backbone.safetensors --size 64 --epochs 16

@@ -135,7 +135,6 @@ def run(
 
     Example:
 
-    \b
         curate verify kept.receipt.json
         curate verify kept.receipt.json --table moved/scores.parquet
         curate verify kept.parquet --chain --pixels 1000

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from drawn_pairs import LIMITS, answered, drawn_lines, pairs_of, save
 
-from curate.commands.review_verdicts import precision_lines, suggestion_line
+from curate.commands.review import precision_lines, suggestion_line
 from curate.policies.dedup.quality.answers import read_answers, shown
 from curate.policies.dedup.quality.audit import DROPPED, draw_pairs
 from curate.policies.dedup.quality.precision import count_answers, precision, suggest_threshold
