@@ -32,6 +32,7 @@ from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.linear import softmax
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import percentiles
+from scoring.relative.space import centred, mean_of
 
 CHOSEN = ("rsscn7_160", "grocery_160", "pacs_160")  # what the method was chosen on, with CIFAR-10N's random_label1
 REPORTED = ("monkeys10_160", "caltech_subset", "tinyimagenet_val")
@@ -196,7 +197,7 @@ def run(case: Case, cleanlab: Any) -> dict[str, Any]:
     """Measure one case."""
     wrong, n_classes = case.labels != case.right, int(max(case.labels.max(), case.right.max())) + 1
     start = time.perf_counter()
-    evidence = crossed(case.vectors, case.labels, n_classes)
+    evidence = crossed(centred(case.vectors, mean_of(case.vectors)), case.labels, n_classes)
     joint = confident_joint(evidence.probabilities, case.labels, n_classes)
     judged = judge(evidence.probabilities, case.labels, Mistakes.of(joint))
     suspected = judged.quality < 0.5

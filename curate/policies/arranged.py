@@ -30,7 +30,7 @@ N_LOOKED_AT = 16_384  # differing rows at a time
 class Ranked:
     """Receives kept rows in table order and yields them in the order of the picks; an ``Arranged``.
 
-    Rows are buffered in a temporary file, so a batch may be larger than memory.
+    If the orders differ, rows are buffered in a temporary file, so a batch may be larger than memory.
 
     Args:
         schema: of the table.
@@ -50,22 +50,32 @@ class Ranked:
         self.meanings = meanings
         self._of_picks = of_picks
         self._waiting_at = np.argsort(np.argsort(picks))  # rank of each pick among the kept rows
+        self._is_table_order = bool((self._waiting_at == np.arange(len(picks))).all())
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._writer: pa.RecordBatchFileWriter | None = None
         self._starts = [0]
 
-    def add(self, kept: pa.RecordBatch) -> None:
-        """Add the next kept rows, in table order."""
+    def add(self, kept: pa.RecordBatch) -> list[pa.Table]:
+        """Add the next kept rows, in table order; return the parts that can be written already."""
+        start = self._starts[-1]
+        self._starts.append(start + kept.num_rows)
+        if self._is_table_order:
+            return [self._joined(kept.columns, start, kept.num_rows)]
         with _disk_errors():
             if self._writer is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="curate-")
                 self._path = Path(self._folder.name) / "kept.arrow"
                 self._writer = pa.ipc.new_file(str(self._path), kept.schema)
             self._writer.write_batch(kept)
-        self._starts.append(self._starts[-1] + kept.num_rows)
+        return []
+
+    def _joined(self, columns: list[pa.ChunkedArray] | list[pa.Array], start: int, n_rows: int) -> pa.Table:
+        """Return columns of the table with the added columns of the n picks from ``start`` on."""
+        added = self._of_picks.slice(start, n_rows)
+        return pa.Table.from_arrays([*columns, *added.columns], schema=self.schema)
 
     def finish(self) -> Iterator[pa.Table]:
-        """Yield the rows in the order of the picks, in parts."""
+        """Yield the other rows in the order of the picks, in parts."""
         if self._writer is None:
             return
         with _disk_errors():
@@ -75,8 +85,7 @@ class Ranked:
             batches = pa.ipc.open_file(file)
             for start in range(0, len(self._waiting_at), size):
                 ranked = self._take(batches, self._waiting_at[start : start + size])
-                of_picks = self._of_picks.slice(start, ranked.num_rows)
-                yield pa.Table.from_arrays([*ranked.columns, *of_picks.columns], schema=self.schema)
+                yield self._joined(ranked.columns, start, ranked.num_rows)
 
     def _take(self, batches: pa.RecordBatchFileReader, places: NDArray[np.int64]) -> pa.Table:
         """Return buffered rows, in the given order."""

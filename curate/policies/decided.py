@@ -162,11 +162,11 @@ class Arranged(Protocol):
     schema: pa.Schema
     meanings: Mapping[str, str]
 
-    def add(self, kept: pa.RecordBatch) -> None:
-        """Add the next kept rows, in the order of the table."""
+    def add(self, kept: pa.RecordBatch) -> list[pa.Table]:
+        """Add the next kept rows, in the order of the table; return the parts that can be written already."""
 
     def finish(self) -> Iterator[pa.Table]:
-        """Yield the subset, after all kept rows were added."""
+        """Yield the other parts, after all kept rows were added."""
 
     def close(self) -> None:
         """Release temporary files and memory, also without `finish`."""

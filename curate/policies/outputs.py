@@ -221,7 +221,8 @@ def _stream(decided: Decided[Result], subset: TableWriter, decisions: TableWrite
         plain = [each if each.type == kind else each.cast(kind) for each, kind in kinds]  # text without dictionaries
         kept = pa.RecordBatch.from_arrays(plain, schema=stored.schema)
         if kept.num_rows and decided.arranged is not None:
-            decided.arranged.add(kept)
+            for piece in decided.arranged.add(kept):
+                subset.write(piece)
         elif kept.num_rows:
             subset.write(kept)
     for piece in decided.arranged.finish() if decided.arranged is not None else ():

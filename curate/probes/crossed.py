@@ -11,7 +11,7 @@ from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, di
 from curate.probes.linear import coolest_fit, softmax
 from scoring.metrics.classifier import spread_folds
 from scoring.relative.neighbours import near_in
-from scoring.relative.space import centred, mean_of
+from scoring.relative.space import Centred
 
 FOLDS = 5
 ROUNDS = 2  # the second round reduces the weight of labels that the first one doubts
@@ -66,16 +66,16 @@ class Neighbourhood:
         return np.asarray((votes.reshape(len(rows), len(prior)) + prior) / (k + 1), np.float32)
 
 
-def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> LabelEvidence:
+def crossed(dataset: Centred, labels: NDArray[np.integer], n_classes: int, *, seed: int = 0) -> LabelEvidence:
     """Return the evidence of other rows for the class of every row.
 
-    Centred and normalised rows are split into five folds, copies together. Probabilities are the geometric mean of a
+    Rows are split into five folds, copies together. Probabilities are the geometric mean of a
     linear discriminant of the other folds, with its temperature fitted to the held-out fold, and of the votes of the 30
     nearest rows. Then everything is fitted again with weighted labels: the probability of the label over the largest
     probability.
 
     Args:
-        vectors: shape (N, D), finite, none of zeros; float16 or float32.
+        dataset: N rows, finite, none of zeros.
         labels: classes in [0, n_classes), shape (N,); -1 for a row without a label.
         n_classes: C >= 2.
         seed: of the folds.
@@ -83,14 +83,8 @@ def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, se
     Memory: the rows in float32, their 30 neighbours, and 16 classes per row; blocks in addition.
     """
     codes = labels.astype(np.int64)
-    dataset = centred(vectors, mean_of(vectors))
-    near = near_in(dataset, NEIGHBOURS, copy=NO_NEIGHBOUR)
-    copy = _copies(
-        dataset.raw(dataset, near.index[:, :NEAREST].clip(0), near.cosine[:, :NEAREST]), near.index[:, :NEAREST]
-    )
+    copy, around = _neighbours(dataset)
     fold = _folds(codes, n_classes, copy, seed)
-    vote = np.exp((near.cosine - near.cosine[:, :1]) / WARMTH) * (near.index >= 0)
-    around = Neighbourhood(near.index.clip(0), vote.astype(np.float32))
     judging = _Crossing(dataset.units, codes, n_classes, fold, around)
     weight = (codes >= 0).astype(np.float32)
     for _ in range(ROUNDS):
@@ -100,9 +94,13 @@ def crossed(vectors: NDArray, labels: NDArray[np.integer], n_classes: int, *, se
     return LabelEvidence(judging.probabilities, judging.probe, judging.voted, first, judging.shrink)
 
 
-def _copies(raw: NDArray[np.float32], index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the neighbours that are copies, -1 for others, shape (N, NEAREST or fewer)."""
-    return np.where((raw > COPY) & (index >= 0), index, -1)
+def _neighbours(dataset: Centred) -> tuple[NDArray[np.int64], Neighbourhood]:
+    """Return the neighbours that are copies, -1 for others, shape (N, NEAREST or fewer), and all neighbours."""
+    near = near_in(dataset, NEIGHBOURS, copy=NO_NEIGHBOUR)
+    first = near.index[:, :NEAREST]
+    raw = dataset.raw(dataset, first.clip(0), near.cosine[:, :NEAREST])
+    vote = np.exp((near.cosine - near.cosine[:, :1]) / WARMTH) * near.exists
+    return np.where((raw > COPY) & (first >= 0), first, -1), Neighbourhood(near.index.clip(0).astype(np.int32), vote)
 
 
 def _folds(codes: NDArray[np.int64], n_classes: int, copy: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
@@ -148,14 +146,15 @@ class _Crossing:
 
     def run(self, weight: NDArray[np.float32]) -> None:
         """Predict every row from the others, with the given label weights, shape (N,)."""
-        everything = Moments.of(self.units, self.codes, weight, np.arange(len(self.codes)), self.n_classes)
-        prior = everything.weight / max(float(everything.weight.sum()), LEAST)
+        folds = [np.flatnonzero(self.fold == number) for number in range(FOLDS)]
+        moments = [Moments.of(self.units, self.codes, weight, held, self.n_classes) for held in folds]
+        of_class = Moments.together(moments).weight
+        prior = of_class / max(float(of_class.sum()), LEAST)
         chosen: tuple[float, ...] = SHRINK
-        for number in range(FOLDS):
-            held = np.flatnonzero(self.fold == number)
+        for number, held in enumerate(folds):
             if not len(held):
                 continue
-            others = everything.without(Moments.of(self.units, self.codes, weight, held, self.n_classes))
+            others = Moments.together(moments[:number] + moments[number + 1 :])
             known = (self.codes[held] >= 0) & (others.weight[self.codes[held].clip(0)] > 0)
             models = discriminants(others, chosen)
             model, shrink, temperature = self._calibrated(models, chosen, held[known])

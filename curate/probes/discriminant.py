@@ -1,5 +1,6 @@
 """The probe for noisy labels: a linear discriminant fitted in one pass, robust to wrong labels."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 BLOCK = 16_384  # rows at a time
 SHRINK = (0.1, 0.5, 2.0)  # candidate shrinkages of the covariance towards its mean variance
 ABSENT = -1e4  # logit of a class without a row
-FEWEST = 1e-3  # total weight below which a class counts as absent
+FEWEST = 1e-3  # smallest total weight
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,17 @@ class Moments:
         total, square = np.zeros((n_classes, width)), np.zeros((width, width))
         for start in range(0, len(rows), BLOCK):
             at = rows[start : start + BLOCK]
-            x = units[at].astype(np.float32)
+            x = units[at].astype(np.float32, copy=False)
             weighted = x * weight[at, None].astype(np.float32)
             square += x.T @ weighted
             classes, first = np.unique(codes[at], return_index=True)
             total[classes] += np.add.reduceat(weighted, first, axis=0, dtype=np.float64)
         return cls(np.bincount(codes[rows], weight[rows], minlength=n_classes).astype(np.float64), total, square)
 
-    def without(self, other: "Moments") -> "Moments":
-        """Return the moments without other rows."""
-        weight = np.where(self.weight - other.weight < FEWEST, 0, self.weight - other.weight)
-        return Moments(weight, self.total - other.total, self.square - other.square)
+    @classmethod
+    def together(cls, parts: Sequence["Moments"]) -> "Moments":
+        """Return the moments of the rows of all parts."""
+        return cls(*(np.sum([getattr(part, name) for part in parts], 0) for name in ("weight", "total", "square")))
 
 
 @dataclass(frozen=True)

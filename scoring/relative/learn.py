@@ -153,7 +153,7 @@ def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple
     if len(chosen) > MEASURED:
         chosen = np.sort(np.random.default_rng([seed, 5]).permutation(len(chosen))[:MEASURED])
     at = labels.rows[chosen]
-    some = Centred(rows.units[at], rows.length[at], rows.along[at], rows.square)
+    some = rows.part(at)
     first = near_in(some, 1).index[:, 0]
     has_neighbour = first >= 0
     codes = labels.codes[chosen]

@@ -17,6 +17,7 @@ WIDE = 64  # candidates per row before copies are removed
 COMPARED = 8_192  # maximal rows for comparing all pairs in float32
 EXACT_ROWS = 100_000  # maximal rows for comparing all pairs in bfloat16 first
 QUERIES = 512  # rows per block of the second search, without copies
+BLOCK = 32_768  # rows whose candidates are compared with copies at a time
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,13 @@ def near_in(dataset: Centred, k: int = NEIGHBOURS, *, copy: float = COPY) -> Nea
         k: number of neighbours.
         copy: uncentred cosine above which a row is a copy instead of a neighbour; 1 for no copies.
     """
-    width = min(WIDE, len(dataset) - 1)
+    width = min(WIDE if copy < 1 else k, len(dataset) - 1)
+    index: NDArray[np.integer]
     if COMPARED < len(dataset) <= EXACT_ROWS:
-        index, cosine, recall = screened_nearest(dataset.units, width if copy < 1 else min(k, width))
+        index, cosine, recall = screened_nearest(dataset.units, width)
     else:
         graph = knn_graph(dataset.units, width, exact_rows=COMPARED)
-        index, cosine, recall = graph.index.astype(np.int64), graph.cosine, graph.recall
+        index, cosine, recall = graph.index, graph.cosine, graph.recall
     return _without_copies(dataset, dataset, index, cosine, k, copy, recall, np.arange(len(dataset)))
 
 
@@ -75,7 +77,7 @@ def near_to(rows: Centred, references: Centred) -> Near:
 def _without_copies(
     rows: Centred,
     others: Centred,
-    index: NDArray[np.int64],
+    index: NDArray[np.integer],
     cosine: NDArray[np.float32],
     k: int,
     copy: float,
@@ -83,20 +85,26 @@ def _without_copies(
     excluded: NDArray[np.int64] | None,
 ) -> Near:
     """Keep the first k candidates that are not copies; rows with too many copies are searched again."""
-    exists = index >= 0
-    cosine = np.where(exists, cosine, 0)
-    is_copy = (rows.raw(others, index.clip(0), cosine) > copy) & exists
-    stays = exists & ~is_copy
-    order = np.argsort(~stays, axis=1, kind="stable")[:, :k]
-    nearest = np.take_along_axis(np.where(stays, index, -1), order, 1)
-    near = np.take_along_axis(cosine, order, 1)
+    n, width = index.shape
+    nearest, near = np.empty((n, min(k, width)), np.int64), np.empty((n, min(k, width)), np.float32)
+    has_copy = np.empty(n, bool)
+    for start in range(0, n, BLOCK):
+        at = slice(start, start + BLOCK)
+        some, exists = index[at], index[at] >= 0
+        part = np.where(exists, cosine[at], 0)
+        is_copy = (rows.part(at).raw(others, some.clip(0), part) > copy) & exists
+        has_copy[at] = is_copy.any(1)
+        stays = exists & ~is_copy
+        order = np.argsort(~stays, axis=1, kind="stable")[:, :k]
+        nearest[at] = np.take_along_axis(np.where(stays, some, -1), order, 1)
+        near[at] = np.take_along_axis(part, order, 1)
     n_needed = min(k, len(others) - (excluded is not None))
-    short = np.flatnonzero(((nearest >= 0).sum(1) < n_needed) & is_copy.any(1) & (index.shape[1] < len(others)))
+    short = np.flatnonzero(((nearest >= 0).sum(1) < n_needed) & has_copy & (width < len(others)))
     for start in range(0, len(short), QUERIES):
-        some = short[start : start + QUERIES]
-        nearest[some], near[some] = _search_without_copies(rows, others, some, nearest.shape[1], copy)
-    near = np.where(nearest >= 0, near, 0)
-    return Near(nearest, near, np.asarray(is_copy.any(1)), recall)
+        queries = short[start : start + QUERIES]
+        nearest[queries], near[queries] = _search_without_copies(rows, others, queries, nearest.shape[1], copy)
+    near[nearest < 0] = 0
+    return Near(nearest, near, has_copy, recall)
 
 
 def _search_without_copies(

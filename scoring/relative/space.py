@@ -45,6 +45,10 @@ class Centred:
     def __len__(self) -> int:
         return len(self.units)
 
+    def part(self, at: slice | NDArray[np.int64]) -> "Centred":
+        """Return some rows; without a copy for a slice."""
+        return Centred(self.units[at], self.length[at], self.along[at], self.square)
+
     def raw(self, other: "Centred", index: NDArray[np.integer], cosine: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the cosines of uncentred rows, derived from the cosines after centring, shape (N, K).
 

@@ -207,8 +207,7 @@ def test_a_run_that_ends_before_the_files_have_their_names_leaves_none(policy, s
     assert names_in(tmp_path) == ["scores.parquet"]
 
 
-@pytest.mark.parametrize("name", ["select", "split", "labels"])
-def test_a_full_folder_for_what_waits_is_named_and_nothing_is_written(name, scores, tmp_path, monkeypatch):
+def test_a_full_folder_for_what_waits_is_named_and_nothing_is_written(scores, tmp_path, monkeypatch):
     class Full:
         def write_batch(self, batch):
             raise OSError(errno.ENOSPC, "Error writing bytes to file")
@@ -218,8 +217,14 @@ def test_a_full_folder_for_what_waits_is_named_and_nothing_is_written(name, scor
 
     monkeypatch.setattr("curate.policies.arranged.pa.ipc.new_file", lambda path, schema: Full())
     with pytest.raises(InputError, match=r"has no room for .* \(No space left on device\); .* TMPDIR"):
-        run(ASKED[name], scores, tmp_path / "out.parquet")
+        run(ASKED["select"], scores, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
+
+
+@pytest.mark.parametrize("name", ["split", "labels"])
+def test_rows_in_the_order_of_the_table_wait_in_no_folder(name, scores, tmp_path, monkeypatch):
+    monkeypatch.setattr("curate.policies.arranged.pa.ipc.new_file", lambda *_: pytest.fail("rows wait"))
+    run(ASKED[name], scores, tmp_path / "out.parquet")
 
 
 def test_accounts_that_do_not_balance_stop_the_files_from_appearing(policy, scores, tmp_path, monkeypatch):

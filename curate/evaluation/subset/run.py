@@ -27,6 +27,7 @@ from curate.tables.typed_json import plain_json
 from curate.tables.vectors import vector_hashes
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
+from scoring.relative.space import centred, mean_of
 
 BELOW = 0.5  # label quality below which a label is suspected, as in curate labels
 COPY = 0.97  # cosine of stored embeddings above which two rows are near-copies
@@ -89,7 +90,8 @@ class Judgement:
 def judge_labels(pool: SubsetPool, *, seed: int) -> Judgement:
     """Judge every label of a pool from the other rows, as ``curate labels`` does."""
     n_classes = len(pool.classes)
-    probabilities = crossed(pool.vectors, pool.label, n_classes, seed=seed).probabilities
+    units = centred(pool.vectors, mean_of(pool.vectors))
+    probabilities = crossed(units, pool.label, n_classes, seed=seed).probabilities
     joint = confident_joint(probabilities, pool.label, n_classes)
     judged = judge(probabilities, pool.label, Mistakes.of(joint))
     return Judgement(probabilities, pool.label, joint.confident, judged.quality, judged.suggested, n_classes)

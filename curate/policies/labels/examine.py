@@ -29,6 +29,7 @@ from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
+from scoring.relative.space import centred, mean_of
 from scoring.settings import require_seed
 
 RULE = "labels"
@@ -239,7 +240,11 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
     labels = majority(votes, rows.hashes)
     _refuse(labels[at], classes, request, table)
-    evidence = crossed(dataset.embeddings, labels[at], len(classes), seed=request.seed)
+    units = centred(dataset.embeddings, mean_of(dataset.embeddings))
+    del dataset
+    rows.embedding = None  # frees half as much memory as the units take
+    evidence = crossed(units, labels[at], len(classes), seed=request.seed)
+    del units
     probabilities = evidence.probabilities
     joint = confident_joint(probabilities, labels[at], len(classes))
     judged = judge(probabilities, labels[at], Mistakes.of(joint))
