@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from curate.commands.options import MEANS
 from curate.commands.printing import say
 
+LONGEST = 72  # characters of the first line of a command's help; a narrow terminal wraps it
 USAGE: Any = typer.BadParameter.__base__  # all errors of parsing a command line
 
 TYPED = "curate.typed"  # where the context has the options in order
@@ -167,7 +168,7 @@ def grouped(*headings: str, brief: Sequence[str] = ()) -> type[TyperGroup]:
                 with formatter.section(heading):
                     formatter.write_dl(
                         [
-                            (name.ljust(widest), self.commands[name].get_short_help_str(formatter.width - 6 - widest))
+                            (name.ljust(widest), self.commands[name].get_short_help_str(LONGEST))
                             for name in names
                             if self._heading(name) == heading
                         ]

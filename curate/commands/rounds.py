@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curate.rounds.import_labels import ImportResult
     from curate.simulation.run import Simulation
 
-HELP = """Label in rounds: export batches, import labels, measure the gain.
+HELP = """Label in rounds: export batches, import labels, measure gains.
 
 Example:
 

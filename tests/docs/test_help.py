@@ -1,12 +1,16 @@
 """The help of every command is a document, and the exit codes are what it says."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from curate import cli
 from curate.cli import app
 
 GROUP = typer.main.get_command(app)
@@ -114,11 +118,21 @@ def test_help_is_an_imperative_line_then_examples_then_options_with_help(name):
     assert not re.search(r"<\w+", result.output), "a type of Python's"
 
 
-def test_the_list_of_commands_fits_one_screen_and_cuts_no_sentence():
-    usage, *lines = run("--help").output.splitlines()
-    assert len([usage, *lines]) <= 40
-    assert not [line for line in lines if line.endswith("...")]
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_list_of_commands_cuts_no_sentence_and_fits_a_screen_of_80_columns(columns):
+    words = [sys.executable, "-m", "curate", "--help"]  # the list as it is shown before the options are imported
+    settings = os.environ | {"COLUMNS": str(columns)}
+    usage, *lines = subprocess.run(words, env=settings, capture_output=True, text=True, check=True).stdout.splitlines()
+    firsts = {name: GROUP.commands[name].help.splitlines()[0] for name in COMMANDS}
+    assert all(re.match(r"[A-Z][a-z]+ ", first) and len(first) <= 72 for first in firsts.values())
+    assert not [line for line in lines if "..." in line]
     assert {word.strip(",") for line in lines for word in line.split()} >= set(COMMANDS)
+    brief = {name for name, heading, _ in cli.COMMANDS if heading in cli.BRIEF}
+    shown = " ".join(" ".join(lines).split())
+    assert not [name for name in COMMANDS if name not in brief and f" {name} {firsts[name]}" not in shown]
+    if columns >= 80:
+        assert len([usage, *lines]) <= 40
+        assert {" ".join(line.split()) for line in lines} >= {f"{n} {firsts[n]}" for n in COMMANDS if n not in brief}
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("models", "doctor")])
