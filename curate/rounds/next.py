@@ -22,16 +22,7 @@ from curate.rounds.files.votes import LABELLED, SKIPPED, TIED
 from curate.rounds.measures.lift import PairLift
 from curate.rounds.options import RoundNextOptions
 from curate.rounds.state.batch import BatchRows, derive
-from curate.rounds.state.standing import (
-    LabelProgress,
-    RoundRows,
-    TableRows,
-    lift_of,
-    measure,
-    progress_of,
-    standing_of,
-    table_of,
-)
+from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of, table_of
 from curate.tables.images import images_by_key
 from curate.tables.provenance import reading_of
 from curate.tables.writer import write_table
@@ -77,8 +68,7 @@ def run_round_next(options: RoundNextOptions) -> NextResult:
         progress = progress_of(opened)
         _refuse_open(opened, progress, options.partial)
         scored = table_of(opened.settings, opened.path, options.table)
-        standing = standing_of(opened, scored, progress)
-        return _write(opened, scored, progress, standing, began, options.source)
+        return _write(progress, standing_of(opened, scored, progress), began, options.source)
 
 
 round_next = callable_of(RoundNextOptions, run_round_next)
@@ -99,16 +89,10 @@ def _refuse_open(folder: Folder, progress: LabelProgress, partial: bool) -> None
         )
 
 
-def _write(
-    folder: Folder,
-    scored: TableRows,
-    progress: LabelProgress,
-    standing: RoundRows,
-    began: float,
-    source: str | None,
-) -> NextResult:
+def _write(progress: LabelProgress, standing: RoundRows, began: float, source: str | None) -> NextResult:
+    folder, scored = standing.folder, standing.scored
     settings, number = folder.settings, len(folder.rounds) + 1
-    derived = derive(scored, settings, standing, number)
+    derived = derive(standing, number)
     probe, picked, batch = derived.probe, derived.picked, derived.batch
     with new_round(folder, number) as place:
         write_table(place / BATCH, batch, {"kind": "batch", "round": number})
@@ -121,13 +105,13 @@ def _write(
         files = {BATCH: file_sha256(place / BATCH)}
         if probe is not None:
             look = len(folder.label_files)
-            measured, sample = measure(folder, scored, standing, probe, look)
-            model, lift = asdict(measured), lift_of(folder, scored, standing, look)
+            measured, sample = standing.measure(probe, look)
+            model, lift = asdict(measured), standing.lift(look)
             write_table(place / STOP, sample, {"kind": "stop set", "round": number})
             files[STOP] = file_sha256(place / STOP)
         at, peak = scored.rows.place, peak_memory()
         copies = find_picked_copies(scored.table, at[picked.rows], at[standing.away])  # also of images sent out before
-        state = _state(folder, scored, progress, standing, picked, number)
+        state = _state(progress, standing, picked, number)
         state |= {
             "model": model,
             "lift": asdict(lift) if lift else None,
@@ -144,9 +128,8 @@ def _write(
     return NextResult(number, final, final / export, state, tuple(state["notes"]))
 
 
-def _state(
-    folder: Folder, scored: TableRows, progress: LabelProgress, standing: RoundRows, picked: BatchRows, number: int
-) -> dict[str, Any]:
+def _state(progress: LabelProgress, standing: RoundRows, picked: BatchRows, number: int) -> dict[str, Any]:
+    folder, scored = standing.folder, standing.scored
     counted = {arm: picked.arm.count(arm) for arm in (STRATEGY, CONTROL, HELD_OUT)}
     gains = picked.gain[np.isfinite(picked.gain)]
     return {

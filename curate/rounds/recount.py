@@ -2,32 +2,30 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from curate.probes.accuracy import accuracy
 from curate.probes.linear import Probe
 from curate.rounds.files.folder import Folder, Round
 from curate.rounds.measures.lift import Anytime, anytime_accuracy, anytime_difference
-from curate.rounds.state.standing import RoundRows, TableRows, lift_of
+from curate.rounds.state.standing import RoundRows
 from scoring.errors import InputError
 
 ROUNDING = 1e-9  # tolerance of interval bounds between machines
 
 
-def measure_problems(
-    before: Folder | None, round_: Round, scored: TableRows, standing: RoundRows, probe: Probe | None
-) -> list[str]:
+def measure_problems(before: Folder | None, round_: Round, standing: RoundRows, probe: Probe | None) -> list[str]:
     """Return the differences in a round's record of its model and lift.
 
     Args:
         before: the folder with the earlier rounds; None if they have changed, so that the lift is not recomputed.
         round_: as on disk.
-        scored: the table.
         standing: state of the rows before the round.
         probe: the model, fitted again.
     """
     state, problems = round_.state, []
     if state.model is not None and probe is not None:
-        now, then = accuracy(probe, scored.vectors, standing.held_known), state.model.holdout
+        now, then = accuracy(probe, standing.scored.vectors, standing.held_known), state.model.holdout
         if (now.right, now.n) != (then.right, then.n):
             problems.append(
                 f"the model is right on {now.right:,} of {now.n:,} held-out images now, on {then.right:,} of "
@@ -36,11 +34,11 @@ def measure_problems(
         noted = state.model.anytime
         problems += _interval("accuracy", lambda: anytime_accuracy(then, state.look, noted.confidence), noted)
     if state.lift is not None:
-        problems += _lift_problems(before, round_, scored, standing)
+        problems += _lift_problems(before, round_, standing)
     return problems
 
 
-def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, standing: RoundRows) -> list[str]:
+def _lift_problems(before: Folder | None, round_: Round, standing: RoundRows) -> list[str]:
     then, problems = round_.state.lift, []
     if then is None:
         return []
@@ -49,7 +47,7 @@ def _lift_problems(before: Folder | None, round_: Round, scored: TableRows, stan
     if before is None:
         return problems
     try:
-        now = lift_of(before, scored, standing, look)
+        now = replace(standing, folder=before).lift(look)
     except InputError as error:
         return [*problems, f"the lift cannot be measured again: {error}"]
     if now is None or (now.n, now.better, now.worse, now.n_held_out) != (then.n, *counts):

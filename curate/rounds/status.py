@@ -8,24 +8,13 @@ from typing import Any
 import numpy as np
 
 from curate.options.function import callable_of
-from curate.rounds.files.folder import Folder, open_folder
+from curate.rounds.files.folder import open_folder
 from curate.rounds.files.votes import LABELLED, SKIPPED, TIED, agreement
 from curate.rounds.measures.lift import ArmLift, ModelQuality, PairLift, arm_lift
 from curate.rounds.measures.rules import LIFT, RuleCheck, check_rule, parse_rules
 from curate.rounds.measures.stopping import Advice, advise
 from curate.rounds.options import RoundStatusOptions
-from curate.rounds.state.standing import (
-    LabelProgress,
-    RoundRows,
-    TableRows,
-    arms_of,
-    fit_probe,
-    lift_of,
-    measure,
-    progress_of,
-    standing_of,
-    table_of,
-)
+from curate.rounds.state.standing import LabelProgress, RoundRows, progress_of, standing_of, table_of
 
 N_NAMED = 5
 
@@ -102,11 +91,11 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
     standing = standing_of(opened, scored, progress)
     look, confidence = len(opened.label_files), opened.settings.confidence
     models = {each.number - 1: each.state.model for each in opened.rounds}
-    models[len(opened.rounds)] = _current(opened, scored, standing, look)
+    models[len(opened.rounds)] = _current(standing, look)
     known_models = {number: model for number, model in models.items() if model is not None}
     last = [*known_models.values()][-1].holdout if known_models else None
     pairs = lift or any(rule.measure == LIFT for rule in rules)
-    pair_lift = lift_of(opened, scored, standing, look) if pairs and look else None
+    pair_lift = standing.lift(look) if pairs and look else None
     n_left = int(scored.usable.sum()) - len(np.union1d(standing.holdout, standing.requested))
     known = standing.known
     return Status(
@@ -129,9 +118,7 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
         confidence=confidence,
         looks=look,
         advice=advise([*known_models.values()], len(known), opened.settings.budget, n_left),
-        lift=arm_lift(arms_of(opened, scored, standing), opened.settings.seed)
-        if lift and opened.settings.n_control
-        else None,
+        lift=arm_lift(standing.arms(), opened.settings.seed) if lift and opened.settings.n_control else None,
         pair_lift=pair_lift,
         rules=[check_rule(rule, look, confidence, last, pair_lift) for rule in rules],
         changed=changed,
@@ -141,12 +128,13 @@ def run_round_status(options: RoundStatusOptions, *, lift: bool = True) -> Statu
 round_status = callable_of(RoundStatusOptions, run_round_status)
 
 
-def _current(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> ModelQuality | None:
+def _current(standing: RoundRows, look: int) -> ModelQuality | None:
     """Return the accuracy of a model trained on all labels; None if the last round's model was trained on them."""
-    if not folder.rounds or (folder.rounds[-1].state.model and not folder.rounds[-1].labels):
+    rounds = standing.folder.rounds
+    if not rounds or (rounds[-1].state.model and not rounds[-1].labels):
         return None
-    probe = fit_probe(scored, folder.settings, standing)
-    return None if probe is None else measure(folder, scored, standing, probe, look)[0]
+    probe = standing.fit_probe()
+    return None if probe is None else standing.measure(probe, look)[0]
 
 
 def _agreement(progress: LabelProgress) -> dict[str, float | int | None]:

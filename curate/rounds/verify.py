@@ -206,7 +206,7 @@ class _Past:
             if differing and round_ is not None and round_.state.curate != __version__:
                 check.problems.append(f"it was drawn by version {round_.state.curate}, and this is {__version__}")
         if round_ is not None and derived is not None and standing is not None:
-            check.problems += measure_problems(self._before(), round_, self.scored, standing, derived.probe)
+            check.problems += measure_problems(self._before(), round_, standing, derived.probe)
         if round_ is not None and batch is not None:
             noted = read_sealed(place / STATE, "round").get("export")
             good = batch if derived is None or as_written else derived.batch
@@ -265,7 +265,7 @@ class _Past:
         if standing is None:
             return None
         try:
-            return derive(self.scored, self.folder.settings, standing, number)
+            return derive(standing, number)
         except InputError as error:
             check.problems.append(f"cannot be selected again: {error}")
             return None

@@ -11,7 +11,7 @@ from curate.rounds.files.folder import open_folder
 from curate.rounds.measures.lift import arm_accuracy
 from curate.rounds.measures.rules import ACCURACY
 from curate.rounds.options import RoundPlotOptions, RoundStatusOptions
-from curate.rounds.state.standing import arms_of, progress_of, standing_of, table_of
+from curate.rounds.state.standing import progress_of, standing_of, table_of
 from curate.rounds.status import run_round_status
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import check_chart, save_chart
@@ -57,7 +57,7 @@ def arm_curves(folder: Path, table: str | Path | None = None) -> list[Curve]:
         return []
     numbers: dict[int, tuple[float, float]] = {}
     for each in opened.rounds:
-        arms = arms_of(opened, scored, standing, each.number)
+        arms = standing.arms(each.number)
         if arms.n >= LEAST_ARM:
             numbers.setdefault(arms.n, arm_accuracy(arms, arms.n))
     if len(numbers) < 2:

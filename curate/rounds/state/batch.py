@@ -14,8 +14,7 @@ from curate.policies.select.request import SelectRequest
 from curate.probes.linear import Probe
 from curate.probes.probabilities import Labelled
 from curate.rounds.files.folder import CONTROL, HELD_OUT, STRATEGY
-from curate.rounds.files.settings import RoundSettings
-from curate.rounds.state.standing import Places, RoundRows, TableRows, fit_probe, signals_of
+from curate.rounds.state.standing import Places, RoundRows, signals_of
 from scoring.errors import InputError
 
 FIRST = "auto"  # strategy of the first batch, if the strategy needs labels
@@ -46,25 +45,18 @@ class BatchRows:
     notes: tuple[str, ...] = field(default=())
 
 
-def pick_batch(
-    scored: TableRows,
-    settings: RoundSettings,
-    standing: RoundRows,
-    number: int,
-    probe: Probe | None,
-) -> BatchRows:
+def pick_batch(standing: RoundRows, number: int, probe: Probe | None) -> BatchRows:
     """Pick the batch of a round, deterministically for a folder and table.
 
     The control arm is sampled first from all candidates, so that it is unbiased; the strategy then counts it as
     labelled. Arms are mixed in display order, so that half a batch has half of each arm.
 
     Args:
-        scored: the table.
-        settings: of the folder.
         standing: state of the rows.
         number: of the round, from 1.
         probe: the model, for other kinds than the linear one.
     """
+    scored, settings = standing.scored, standing.folder.settings
     ask = standing.to_ask if number == 1 else np.zeros(0, np.int64)
     taken = np.zeros(len(scored.rows), bool)
     taken[standing.holdout] = taken[standing.requested] = True
@@ -72,7 +64,7 @@ def pick_batch(
     size = min(settings.batch, len(free))
     generator = np.random.default_rng([settings.seed, 2, number])
     control = generator.permutation(free)[: min(settings.n_control, size - 1 if size > 1 else 0)]
-    chosen, at, used = _by_strategy(scored, settings, standing, number, control, size - len(control), probe)
+    chosen, at, used = _by_strategy(standing, number, control, size - len(control), probe)
     rows = np.concatenate([at, control, ask])
     arms = [*[STRATEGY] * len(at), *[CONTROL] * len(control), *[HELD_OUT] * len(ask)]
     picks = [*range(len(at)), *range(len(control)), *range(len(ask))]
@@ -93,15 +85,10 @@ def pick_batch(
 
 
 def _by_strategy(
-    scored: TableRows,
-    settings: RoundSettings,
-    standing: RoundRows,
-    number: int,
-    control: Places,
-    budget: int,
-    probe: Probe | None,
+    standing: RoundRows, number: int, control: Places, budget: int, probe: Probe | None
 ) -> tuple[Chosen, Places, dict[str, Any]]:
     """Return the strategy's picks, their rows in the table, and the strategy with its parameters."""
+    scored, settings = standing.scored, standing.folder.settings
     nothing = np.zeros(0)
     if budget < 1:
         return Chosen(nothing.astype(np.int64), nothing), nothing.astype(np.int64), {"name": None}
@@ -143,13 +130,14 @@ def _labelled(standing: RoundRows, control: Places) -> Labelled:
     return Labelled(rows, codes, standing.known.classes)
 
 
-def batch_table(scored: TableRows, picked: BatchRows, number: int, probe: Probe | None, known: Labelled) -> pa.Table:
+def batch_table(standing: RoundRows, picked: BatchRows, number: int, probe: Probe | None) -> pa.Table:
     """Return a batch as a table, in display order.
 
     Returns:
         `key`, `uri`, `width` and `height` if the table has them, `round`, `rank`, `arm`, `pick`, `gain`, `predicted`,
         `probability`, and the parts of the gain.
     """
+    scored, known = standing.scored, standing.known
     plain_columns = scored.take(picked.rows, [URI, "width", "height"])
     n = len(picked.rows)
     columns: dict[str, Any] = {KEY: pa.array(scored.keys(picked.rows), pa.string())}
@@ -186,24 +174,18 @@ class Derived:
     batch: pa.Table
 
 
-def derive(scored: TableRows, settings: RoundSettings, standing: RoundRows, number: int) -> Derived:
+def derive(standing: RoundRows, number: int) -> Derived:
     """Fit the model on known labels and pick the batch of a round.
 
-    The result depends only on the arguments, not on later labels.
-
-    Args:
-        scored: the table.
-        settings: of the folder.
-        standing: state of the rows before the round.
-        number: of the round, from 1.
+    The result depends only on the state of the rows before the round and its number, not on later labels.
 
     Raises:
         InputError: if no candidate is left.
     """
-    probe = fit_probe(scored, settings, standing)
-    picked = pick_batch(scored, settings, standing, number, probe)
+    probe = standing.fit_probe()
+    picked = pick_batch(standing, number, probe)
     if not len(picked.rows):
         raise InputError(
-            f"no image is left to request in {scored.table.path}: every row is labelled, requested or held out"
+            f"no image is left to request in {standing.scored.table.path}: every row is labelled, requested or held out"
         )
-    return Derived(probe, picked, batch_table(scored, picked, number, probe, standing.known))
+    return Derived(probe, picked, batch_table(standing, picked, number, probe))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -174,9 +175,11 @@ def held_out_keys(folder: Folder) -> tuple[tuple[str, ...], dict[str, str]]:
 
 @dataclass(frozen=True)
 class RoundRows:
-    """Row indices by state, ascending; usable rows in none of them are candidates.
+    """The rows of a table by their state in a folder of rounds, ascending; usable rows in no state are candidates.
 
     Attributes:
+        folder: with the rounds so far.
+        scored: the table.
         holdout: held out.
         requested: in a batch of any round.
         away: sent out, not held out, and not skipped: they count for diversity.
@@ -185,12 +188,84 @@ class RoundRows:
         to_ask: held out, without a known class, and not sent out yet.
     """
 
+    folder: Folder
+    scored: TableRows
     holdout: Places
     requested: Places
     away: Places
     known: Labelled
     held_known: Labelled
     to_ask: Places
+
+    @cached_property
+    def spread(self) -> FeatureScale | None:
+        """The scaling by rows that are not held out, for the linear probe; None for other probes."""
+        if self.folder.settings.probe != "linear":
+            return None
+        rows = self.scored.usable.copy()
+        rows[self.holdout] = False
+        return spread_of(self.scored.vectors[rows])
+
+    def fit_probe(self) -> Probe | None:
+        """Fit the probe on rows with a known class; None without any."""
+        settings = self.folder.settings
+        if not len(self.known):
+            return None
+        return fit(settings.probe, self.scored.vectors, self.known, spread=self.spread, seed=settings.seed)
+
+    def arms(self, up_to: int | None = None) -> Arms:
+        """Return the labelled rows of both arms, of all rounds or up to a given one."""
+        keys = [key for key, number in self.folder.requested.items() if up_to is None or number <= up_to]
+        known = self.known.among(self.scored.find(keys))
+        strategy, control = (self._of_arm(known, arm) for arm in (STRATEGY, CONTROL))
+        return Arms(self.scored.vectors, strategy, control, self.held_known, self.folder.settings.probe, self.spread)
+
+    def _of_arm(self, known: Labelled, arm: str) -> Labelled:
+        """Return the rows of an arm with a known class, in the order sent out."""
+        requested = []
+        for each in self.folder.rounds:
+            picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)
+            requested += [key for _, key, arm_of_key in sorted(picks) if arm_of_key == arm]
+        rows = self.scored.find(requested)
+        rows = rows[np.isin(rows, known.rows)]
+        return Labelled(rows, known.codes[np.searchsorted(known.rows, rows)], known.classes)
+
+    def lift(self, look: int) -> PairLift | None:
+        """Return the strategy's lift over random labels at a look; None without a control arm or with few labels."""
+        settings = self.folder.settings
+        return pair_lift(self.arms(), look, settings.confidence) if settings.n_control else None
+
+    def measure(self, probe: Probe, look: int) -> tuple[ModelQuality, pa.Table]:
+        """Measure a probe, fitted on all known labels, on the held-out rows and on the fixed sample.
+
+        ``look`` is the number of imports. The sample of the last round is compared.
+
+        Returns:
+            Its measures, and `key`, `predicted` and `probability` of the sample.
+        """
+        known, scored, settings, rounds = self.known, self.scored, self.folder.settings, self.folder.rounds
+        sample = sample_of(np.setdiff1d(np.flatnonzero(scored.usable), self.holdout), settings.seed)
+        probabilities = probe.predict(scored.vectors[sample])
+        table = pa.table(
+            {
+                "key": pa.array(scored.keys(sample), pa.string()),
+                "predicted": pa.array([known.classes[i] for i in probabilities.argmax(1)], pa.string()),
+                "probability": pa.array(np.minimum(probabilities.max(1), 1), pa.float32()),
+            }
+        )
+        holdout = accuracy(probe, scored.vectors, self.held_known)
+        measured = ModelQuality(
+            probe=settings.probe,
+            n_labels=len(known),
+            classes=known.counts(),
+            temperature=getattr(probe, "temperature", None),
+            holdout=holdout,
+            entropy=entropy_share(probabilities),
+            coverage=coverage(scored.vectors, sample, known.rows),
+            against_last=compared(table, rounds[-1].folder / STOP if rounds else None),
+            anytime=anytime_accuracy(holdout, look, settings.confidence),
+        )
+        return measured, table
 
 
 def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> RoundRows:
@@ -202,6 +277,8 @@ def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> R
     known = known_rows(scored, progress.consensus, progress.initial_labels, folder.settings.classes)
     to_ask = [key for key in progress.held_out if key not in progress.initial_labels and key not in progress.arms]
     return RoundRows(
+        folder,
+        scored,
         holdout,
         requested,
         away,
@@ -209,17 +286,6 @@ def standing_of(folder: Folder, scored: TableRows, progress: LabelProgress) -> R
         known.among(holdout),
         np.sort(scored.find(to_ask)),
     )
-
-
-def rows_of_arm(folder: Folder, scored: TableRows, known: Labelled, arm: str) -> Labelled:
-    """Return the rows of an arm with a known class, in the order sent out."""
-    requested = []
-    for each in folder.rounds:
-        picks = zip(each.batch["pick"].to_pylist(), each.keys, each.batch["arm"].to_pylist(), strict=True)
-        requested += [key for _, key, arm_of_key in sorted(picks) if arm_of_key == arm]
-    rows = scored.find(requested)
-    rows = rows[np.isin(rows, known.rows)]
-    return Labelled(rows, known.codes[np.searchsorted(known.rows, rows)], known.classes)
 
 
 def known_rows(
@@ -250,76 +316,3 @@ def known_rows(
     labels = np.array([place[label] for label in class_of.values()], np.int64)
     order = np.argsort(rows)
     return Labelled(rows[order], labels[order], names)
-
-
-def pool_spread(scored: TableRows, settings: RoundSettings, holdout: Places) -> FeatureScale | None:
-    """Return the scaling by rows that are not held out, for the linear probe; None for other probes."""
-    if settings.probe != "linear":
-        return None
-    rows = scored.usable.copy()
-    rows[holdout] = False
-    return spread_of(scored.vectors[rows])
-
-
-def fit_probe(scored: TableRows, settings: RoundSettings, standing: RoundRows) -> Probe | None:
-    """Fit the probe on rows with a known class; None without any."""
-    if not len(standing.known):
-        return None
-    spread = pool_spread(scored, settings, standing.holdout)
-    return fit(settings.probe, scored.vectors, standing.known, spread=spread, seed=settings.seed)
-
-
-def arms_of(folder: Folder, scored: TableRows, standing: RoundRows, up_to: int | None = None) -> Arms:
-    """Return the labelled rows of both arms, of all rounds or up to a given one."""
-    keys = [key for key, number in folder.requested.items() if up_to is None or number <= up_to]
-    known = standing.known.among(scored.find(keys))
-    strategy, control = (rows_of_arm(folder, scored, known, arm) for arm in (STRATEGY, CONTROL))
-    spread = pool_spread(scored, folder.settings, standing.holdout)
-    return Arms(scored.vectors, strategy, control, standing.held_known, folder.settings.probe, spread)
-
-
-def lift_of(folder: Folder, scored: TableRows, standing: RoundRows, look: int) -> PairLift | None:
-    """Return the strategy's lift over random labels at a look; None without a control arm or with too few labels."""
-    if not folder.settings.n_control:
-        return None
-    return pair_lift(arms_of(folder, scored, standing), look, folder.settings.confidence)
-
-
-def measure(
-    folder: Folder, scored: TableRows, standing: RoundRows, probe: Probe, look: int
-) -> tuple[ModelQuality, pa.Table]:
-    """Measure a probe on the held-out rows and on the fixed sample.
-
-    Args:
-        folder: with the rounds so far; the last sample is compared.
-        scored: the table.
-        standing: state of the rows.
-        probe: fitted on all known labels.
-        look: number of imports.
-
-    Returns:
-        Its measures, and `key`, `predicted` and `probability` of the sample.
-    """
-    known = standing.known
-    sample = sample_of(np.setdiff1d(np.flatnonzero(scored.usable), standing.holdout), folder.settings.seed)
-    probabilities = probe.predict(scored.vectors[sample])
-    table = pa.table(
-        {
-            "key": pa.array(scored.keys(sample), pa.string()),
-            "predicted": pa.array([known.classes[i] for i in probabilities.argmax(1)], pa.string()),
-            "probability": pa.array(np.minimum(probabilities.max(1), 1), pa.float32()),
-        }
-    )
-    holdout = accuracy(probe, scored.vectors, standing.held_known)
-    measured = ModelQuality(
-        probe=folder.settings.probe,
-        n_labels=len(known),
-        classes=known.counts(),
-        temperature=getattr(probe, "temperature", None),
-        holdout=holdout,
-        entropy=entropy_share(probabilities),
-        coverage=coverage(scored.vectors, sample, known.rows),
-        against_last=compared(table, folder.rounds[-1].folder / STOP if folder.rounds else None),
-        anytime=anytime_accuracy(holdout, look, folder.settings.confidence),
-    )
-    return measured, table

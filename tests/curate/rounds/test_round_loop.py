@@ -81,7 +81,8 @@ def test_the_control_arm_is_a_fair_draw_from_what_was_left(tmp_path, truth):
     standing = standing_of(opened, table, progress_of(opened))
     counts, n = np.zeros(120), 60
     for seed in range(n):
-        picked = pick_batch(table, replace(opened.settings, seed=seed), standing, 1, None)
+        folder = replace(opened, settings=replace(opened.settings, seed=seed))
+        picked = pick_batch(replace(standing, folder=folder), 1, None)
         drawn = picked.rows[np.array(picked.arm) == "control"]
         assert len(set(drawn.tolist())) == 20
         counts[drawn] += 1
