@@ -61,9 +61,7 @@ def table_of_scores(out: Path | StorePath) -> Table:
     return open_table(out)
 
 
-def clear(
-    work: WorkFolder, out: Path | StorePath, is_over: Callable[[dict[str, Any]], bool], *, locked: bool = False
-) -> bool:
+def clear(work: WorkFolder, is_over: Callable[[dict[str, Any]], bool], *, locked: bool = False) -> bool:
     """Remove leftovers of a run interrupted after the table was renamed; return False if an unfinished run's are kept.
 
     ``is_over`` returns whether a run of a fingerprint has nothing left to do; ``locked``, whether this process holds
@@ -72,9 +70,9 @@ def clear(
     run = work.run()
     if run is not None and not is_over(run["fingerprint"]):
         return False
-    if locked or work.exists() or work.leftovers(out):
+    if locked or work.exists() or work.leftovers():
         with nullcontext() if locked else work:
-            work.sweep(out)
+            work.sweep()
             work.remove()
     return True
 

@@ -104,7 +104,7 @@ def _begin_run(
     ``again`` are the shards of a complete ``table`` to score again; ``metadata`` is for a new run.
     """
     work, request = setup.work, setup.request
-    work.sweep(request.out)
+    work.sweep()
     parts, metadata = work.begin(setup.fingerprint, metadata, overwrite=request.options.overwrite)
     back = shards_again(setup, perhaps_gone(work, parts, setup.settings.shard_size))
     parts = {shard: part for shard, part in parts.items() if shard not in back}
@@ -171,7 +171,7 @@ def _result(setup: RunSetup, run: ScoreRun, seconds: float, notes: list[str]) ->
 def _complete_result(setup: RunSetup, table: Table, *, locked: bool = False) -> ScoreResult:
     """Return the result of a complete run."""
     out, work, announce = setup.request.out, setup.work, setup.request.options.announce
-    if not clear(work, out, lambda noted: noted == setup.fingerprint, locked=locked):
+    if not clear(work, lambda noted: noted == setup.fingerprint, locked=locked):
         announce(f"another run towards {out} is unfinished in {work.place}; repeat its command to resume it")
     announce(f"{out} is complete already: same input, same model, same settings; nothing to do")
     return setup.nothing_done(table, [])

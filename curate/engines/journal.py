@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from curate.columns import OK
 from curate.engines.settings import refuse_difference
-from curate.manifest.store_path import StorePath
+from curate.manifest.store_path import AnyPath, StorePath
 from curate.manifest.text import json_object
 from scoring.atomic import AtomicFile, place_errors, sync_folder
 from scoring.atomic_folder import exchange
@@ -49,7 +49,7 @@ def part_path(folder: Path, shard: int) -> Path:
     return folder / f"part-{shard:06d}.parquet"
 
 
-def require_local(out: Path | StorePath) -> Path:
+def require_local(out: AnyPath) -> Path:
     """Return a local path unchanged; refuse a URL."""
     if isinstance(out, StorePath):
         raise ValueError(f"{out} is not on this machine")
@@ -94,12 +94,14 @@ class WorkFolder(HeldFolder):
 
     Attributes:
         folder: local folder where engines write parts.
+        target: path to which the table is written: its final name, which appears when it is complete.
         place: where committed parts are kept; here the same folder.
     """
 
-    def __init__(self, folder: Path, *, known_as: object = None) -> None:
+    def __init__(self, folder: Path, target: Path, *, known_as: object = None) -> None:
         super().__init__(folder, known_as=known_as)
-        self.place: Path | StorePath = folder
+        self.target = target
+        self.place: AnyPath = folder
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -124,21 +126,32 @@ class WorkFolder(HeldFolder):
             InputError: if the folder belongs to another run; the first difference is named.
         """
         before = self.run()
-        lines = [] if before is None else [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
-        done = {line.shard: line for line in lines if self._is_complete(line)}
+        done = {} if before is None else self._done()
         if before is not None and done:
             if before["fingerprint"] == fingerprint:
                 return done, before["metadata"]
             if not overwrite:
-                refuse_difference(str(self.folder), before["fingerprint"], fingerprint)
-        # the journal is removed first, so that remaining shards do not count after a crash
-        is_another = before is None or before["fingerprint"] != fingerprint
-        marks = self.folder.glob(f"{DECODING}*") if is_another else ()
-        for path in (self.folder / JOURNAL, self.folder / RUN, *self.folder.glob("part-*.parquet"), *marks):
-            path.unlink(missing_ok=True)
-        with AtomicFile(self.folder / RUN) as file:
-            file.write(json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode())
+                refuse_difference(str(self.place), before["fingerprint"], fingerprint)
+        self._forget()
+        if before is None or before["fingerprint"] != fingerprint:
+            for mark in self.folder.glob(f"{DECODING}*"):
+                mark.unlink()
+        self._record(json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode())
         return {}, metadata
+
+    def _done(self) -> dict[int, Part]:
+        """Return the finished shards."""
+        lines = [Part(**line) for line in journal_lines(self.folder / JOURNAL)]
+        return {line.shard: line for line in lines if self._is_complete(line)}
+
+    def _forget(self) -> None:
+        """Remove the run: the journal first, so that remaining shards do not count after a crash."""
+        for path in (self.folder / JOURNAL, self.folder / RUN, *self.folder.glob("part-*.parquet")):
+            path.unlink(missing_ok=True)
+
+    def _record(self, run: bytes) -> None:
+        with AtomicFile(self.folder / RUN) as file:
+            file.write(run)
 
     def run(self) -> dict[str, Any] | None:
         """Return the record of the run that ``begin`` wrote, or None."""
@@ -153,11 +166,7 @@ class WorkFolder(HeldFolder):
         """Return the files of some shards, in order."""
         return [self.part(shard) for shard in sorted(parts)]
 
-    def target(self, out: Path | StorePath) -> Path:
-        """Return the path to which the table is written: its final name, which appears when it is complete."""
-        return require_local(out)
-
-    def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
+    def deliver(self, *, overwrite: bool) -> None:
         """Move the table to its final name; here it already has it."""
 
     def part(self, shard: int) -> Path:
@@ -178,9 +187,9 @@ class WorkFolder(HeldFolder):
         sync_folder(self.folder.parent)
         shutil.rmtree(doomed)
 
-    def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
-        """Rename the finished folder; with ``overwrite``, replace the existing one; else InputError if there is one."""
-        out = require_local(out)
+    def become(self, *, overwrite: bool) -> None:
+        """Rename the finished folder to the target; InputError if it exists, unless ``overwrite`` replaces it."""
+        out = self.target
         if out.exists():
             if not overwrite:
                 raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
@@ -195,28 +204,29 @@ class WorkFolder(HeldFolder):
             mark.unlink()
         (out / LOCK).unlink(missing_ok=True)  # another process may have found it finished, and removed it
         sync_folder(out.parent)
-        self.sweep(out)
+        self.sweep()
 
-    def leftovers(self, out: Path | StorePath) -> list[Path]:
-        """Return files of dead processes next to ``out``: unfinished tables, and folders being deleted.
+    def leftovers(self) -> list[Path]:
+        """Return files of dead processes next to the target: unfinished tables, and folders being deleted.
 
         A folder that was to be replaced is a leftover only if its replacement exists.
         """
-        out = require_local(out)
+        out = self.target
         parent, name = out.parent, glob.escape(out.name)
         leftovers = [*parent.glob(f".{name}.tmp.*"), *parent.glob(f"{glob.escape(self.folder.name)}.*.done")]
         leftovers += [out / LOCK] if out.is_dir() and (out / LOCK).is_file() else []
         return leftovers + ([*parent.glob(f".{name}.*.old")] if out.exists() else [])
 
-    def sweep(self, out: Path | StorePath) -> None:
+    def sweep(self) -> None:
         """Remove the leftovers; only the process that holds the lock may."""
-        for path in self.leftovers(out):
+        for path in self.leftovers():
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
 
     def _is_complete(self, line: Part) -> bool:
+        """Return whether the file of a shard is the committed one."""
         part = self.part(line.shard)
         if not part.is_file() or part.stat().st_size != line.n_bytes:
             return False

@@ -97,14 +97,13 @@ def publish(setup: RunSetup, shards: dict[int, Part], *, overwrite: bool) -> lis
     """Publish all finished shards, as one ``.parquet`` file or a folder of parts; return notes for the user."""
     work, out = setup.work, setup.request.out
     if out.suffix != ".parquet":
-        work.become(out, overwrite=overwrite)
+        work.become(overwrite=overwrite)
         note = f"a folder of parts gets no unc_fitted on its own; curate fit {out} --apply NAME.parquet"
         return [note] if setup.opened.fits else []
     parts = work.files(shards)
     scores = compute_dataset_scores(parts, setup)
-    target = work.target(out)
-    write_joined(parts, target, scores, overwrite=overwrite or target != out)
-    work.deliver(target, out, overwrite=overwrite)
+    write_joined(parts, work.target, scores, overwrite=overwrite or work.target != out)
+    work.deliver(overwrite=overwrite)
     work.remove()
     return scores.notes
 

@@ -19,15 +19,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from curate.engines.journal import RUN, Part, WorkFolder, parsed_run, part_path
-from curate.engines.settings import refuse_difference
 from curate.manifest.file_set import local_folder, make_private
-from curate.manifest.store import StoredFile
 from curate.manifest.store_lock import StoreLock
-from curate.manifest.store_path import UNFINISHED, StorePath
+from curate.manifest.store_path import UNFINISHED, AnyPath, StorePath
 from scoring.atomic import place_errors
 from scoring.errors import InputError
-from scoring.file_digest import file_sha256
-from scoring.marks import DECODING
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -37,10 +33,11 @@ _AT_ONCE = 16  # concurrent requests
 class WorkStore(WorkFolder):
     """The folder of one scoring run in a store, ``place``, and the local folder that its parts pass through."""
 
-    def __init__(self, place: StorePath) -> None:
-        super().__init__(local_folder(place), known_as=place)
+    def __init__(self, place: StorePath, out: StorePath) -> None:
+        folder = local_folder(place)
+        super().__init__(folder, folder / f"table{out.suffix}", known_as=place)
         self.place: StorePath = place
-        self._remote = StoreLock(place, self.folder)
+        self._out, self._remote = out, StoreLock(place, folder)
 
     def __enter__(self) -> Self:
         make_private(self.folder.parent)
@@ -69,24 +66,32 @@ class WorkStore(WorkFolder):
         self, fingerprint: dict[str, Any], metadata: dict[str, Any], *, overwrite: bool = False
     ) -> tuple[dict[int, Part], dict[str, Any]]:
         """Start or resume a run; see ``WorkFolder.begin``."""
+        begun = super().begin(fingerprint, metadata, overwrite=overwrite)
+        # marker that shows engines whether other processes see the same folder
+        (self.folder / RUN).write_bytes((self.place / RUN).read() or b"")
+        return begun
+
+    def _done(self) -> dict[int, Part]:
+        """Return the shards whose confirmation and part agree."""
         files = {file.name: file for file in self.place.files()}
-        before, done = self.run(), self._done(files)
-        if before is not None and done:
-            if before["fingerprint"] == fingerprint:
-                (self.folder / RUN).write_bytes((self.place / RUN).read() or b"")
-                return done, before["metadata"]
-            if not overwrite:
-                refuse_difference(str(self.place), before["fingerprint"], fingerprint)
-        # confirmations are removed first, so that remaining parts do not count after a crash
-        self._remove([name for name in files if name.startswith("done-")])
-        self._remove([name for name in files if name.startswith("part-") or name == RUN])
-        is_another = before is None or before["fingerprint"] != fingerprint
-        for path in [*self.folder.glob("part-*.parquet"), *(self.folder.glob(f"{DECODING}*") if is_another else ())]:
+        done = {}
+        for data in _in_parallel(lambda name: (self.place / name).read(), filter(_is_done_name, files)):
+            line = json.loads(data or b"{}")
+            stored = files.get(self._part(line.get("shard", -1)).name)
+            if stored is not None and line.pop("stored", None) == [stored.size, stored.version]:
+                done[line["shard"]] = Part(**line)
+        return done
+
+    def _forget(self) -> None:
+        """Remove the run: confirmations first, so that remaining parts do not count after a crash."""
+        names = [file.name for file in self.place.files()]
+        self._remove([name for name in names if _is_done_name(name)])
+        self._remove([name for name in names if name.startswith("part-") or name == RUN])
+        for path in self.folder.glob("part-*.parquet"):
             path.unlink()
-        text = json.dumps({"fingerprint": fingerprint, "metadata": metadata}, indent=1).encode()
-        (self.place / RUN).put(text)
-        (self.folder / RUN).write_bytes(text)  # marker that shows engines whether other processes see the same folder
-        return {}, metadata
+
+    def _record(self, run: bytes) -> None:
+        (self.place / RUN).put(run)
 
     def run(self) -> dict[str, Any] | None:
         """Return the record of the run that ``begin`` wrote, or None."""
@@ -109,20 +114,16 @@ class WorkStore(WorkFolder):
         Raises:
             InputError: if one differs from the committed one; its confirmation is removed, so that it is scored again.
         """
-        _in_parallel(self._fetch, [part for part in parts.values() if not self._is_fetched(part)])
+        _in_parallel(self._fetch, [part for part in parts.values() if not self._is_complete(part)])
         return [self.part(shard) for shard in sorted(parts)]
 
-    def target(self, out: Path | StorePath) -> Path:
-        """Return where the table is created before it is uploaded."""
-        return self.folder / f"table{out.suffix}"
-
-    def deliver(self, table: Path, out: Path | StorePath, *, overwrite: bool) -> None:
+    def deliver(self, *, overwrite: bool) -> None:
         """Upload the table to its name, by one atomic request."""
         self._remote.check()
-        _stored(out).upload(table, overwrite=overwrite)
-        table.unlink()
+        self._out.upload(self.target, overwrite=overwrite)
+        self.target.unlink()
 
-    def become(self, out: Path | StorePath, *, overwrite: bool) -> None:
+    def become(self, *, overwrite: bool) -> None:
         """Copy the parts, inside the store, to their folder.
 
         During the copy it has an object `_unfinished`; curate does not read a folder with one.
@@ -130,10 +131,10 @@ class WorkStore(WorkFolder):
         Raises:
             InputError: if the name is taken and ``overwrite`` is not set.
         """
-        place = _stored(out)
+        place = self._out
         self._remote.check()
         if place.is_file() or (place.exists() and not overwrite):
-            raise InputError(f"{out} appeared while it was being written; choose another --out, or use --overwrite")
+            raise InputError(f"{place} appeared while it was being written; choose another --out, or use --overwrite")
         (place / UNFINISHED).put(b"parts are being put here; where that was cut off, repeat the command")
         new = [file.name for file in self.place.files() if file.name.startswith("part-") or file.name == RUN]
         # only files of the previous table
@@ -149,18 +150,18 @@ class WorkStore(WorkFolder):
         """
         self._remote.end()
         names = [file.name for file in self.place.files()]
-        first = [name for name in names if name.startswith("done-") or name == RUN]
+        first = [name for name in names if _is_done_name(name) or name == RUN]
         self._remove(first)
         self._remove([name for name in names if name not in first])
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def leftovers(self, out: Path | StorePath) -> list[Path]:
+    def leftovers(self) -> list[Path]:
         """Return nothing: leftovers of a killed process have no name in a store yet."""
         return []
 
-    def sweep(self, out: Path | StorePath) -> None:
+    def sweep(self) -> None:
         """Abort the unfinished uploads of dead processes; only the process that holds the lock may."""
-        _stored(out).abort_uploads()
+        self._out.abort_uploads()
         self.place.abort_uploads()
 
     def _remove(self, names: list[str]) -> None:
@@ -168,21 +169,6 @@ class WorkStore(WorkFolder):
 
     def _part(self, shard: int) -> StorePath:
         return self.place / part_path(Path(), shard).name
-
-    def _done(self, files: dict[str, StoredFile]) -> dict[int, Part]:
-        """Return the shards whose confirmation and part agree."""
-        notes = [name for name in files if name.startswith("done-")]
-        done = {}
-        for data in _in_parallel(lambda name: (self.place / name).read(), notes):
-            line = json.loads(data or b"{}")
-            stored = files.get(self._part(line.get("shard", -1)).name)
-            if stored is not None and line.pop("stored", None) == [stored.size, stored.version]:
-                done[line["shard"]] = Part(**line)
-        return done
-
-    def _is_fetched(self, part: Part) -> bool:
-        path = self.part(part.shard)
-        return path.is_file() and path.stat().st_size == part.n_bytes and file_sha256(path) == part.sha256
 
     def _fetch(self, part: Part) -> None:
         data = self._part(part.shard).read(part.n_bytes)
@@ -196,20 +182,20 @@ class WorkStore(WorkFolder):
             self.part(part.shard).write_bytes(data)
 
 
-def work_of(out: Path | StorePath) -> WorkFolder:
+def work_of(out: AnyPath) -> WorkFolder:
     """Return the folder of a run's committed shards: next to the output, on disk or in its store."""
-    beside = out.with_name(f".{out.name}.work")
-    return WorkStore(beside) if isinstance(beside, StorePath) else WorkFolder(beside)
-
-
-def _stored(out: Path | StorePath) -> StorePath:
-    if not isinstance(out, StorePath):
-        raise ValueError(f"a run in a store must end in a store, not at {out}")
-    return out
+    name = f".{out.name}.work"
+    if isinstance(out, StorePath):
+        return WorkStore(out.with_name(name), out)
+    return WorkFolder(out.with_name(name), out)
 
 
 def _done_name(shard: int) -> str:
     return f"done-{shard:06d}.json"
+
+
+def _is_done_name(name: str) -> bool:
+    return name.startswith("done-")
 
 
 def _in_parallel(call: Callable[[S], T], items: Iterable[S]) -> list[T]:

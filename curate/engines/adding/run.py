@@ -87,7 +87,7 @@ def add_rows(request: ScoreRequest, table: Table, engine: Engine, events: RunLog
     state = _State(**vars(setup), table=table, comparison=comparison, releases=releases, notes=[*comparison.notes])
     if not comparison.differs and (not options.refit or never_fitted or _is_fitted_to_all(table)):
         # leftovers of a run interrupted at its very end are removed
-        clear(state.work, request.out, lambda of: bool(of.get("add")) or of == table.metadata["settings"])
+        clear(state.work, lambda of: bool(of.get("add")) or of == table.metadata["settings"])
         options.announce(f"nothing new: {request.out} is unchanged")
         return state.nothing_done(table, state.notes)
     started = time.monotonic()
@@ -147,7 +147,7 @@ def _refuse_refit(table: Table, setup: RunSetup) -> None:
 def _score(state: _State, engine: Engine, events: RunLog) -> ScoreRun:
     """Score new and changed rows, except shards that an earlier run of the same addition finished."""
     work, comparison = state.work, state.comparison
-    work.sweep(state.request.out)
+    work.sweep()
     has_times = bool((comparison.times != UNKNOWN).any())
     fingerprint = {**state.fingerprint, "input": "by row" if has_times else state.fingerprint["input"], "add": True}
     noted = {name: state.table.metadata[name] for name in ("model", THREADS) if name in state.table.metadata}
@@ -209,16 +209,15 @@ def _publish(state: _State, run: ScoreRun) -> Counter[str]:
     if out.suffix != ".parquet":
         _write_folder(state, merged, metadata, statuses)
     else:
-        target = work.target(out)
         if refit:  # with scores that are fitted to all its rows
             grown = work.folder / GROWN
             _write(grown, merged, metadata, statuses)
             of_dataset = compute_dataset_scores([grown], state, order.source)
-            write_joined([grown], target, of_dataset, overwrite=True)
+            write_joined([grown], work.target, of_dataset, overwrite=True)
             state.notes.extend(of_dataset.notes)
         else:
-            _write(target, merged, metadata, statuses)
-        work.deliver(target, out, overwrite=True)
+            _write(work.target, merged, metadata, statuses)
+        work.deliver(overwrite=True)
     work.remove()
     if refit and isinstance(out, Path):
         require_local(fit_path(out)).unlink(missing_ok=True)

@@ -142,7 +142,7 @@ def test_an_input_that_differs_where_a_span_is_scored_is_refused_by_name(folder,
     with pytest.raises(InputError, match="another input"):
         job.open()
     with pytest.raises(ValueError, match=r"job\.open"):
-        ScoreRun(job, WorkFolder(tmp_path / "work"), {}, lambda progress: None)
+        ScoreRun(job, WorkFolder(tmp_path / "work", tmp_path / "out"), {}, lambda progress: None)
 
 
 def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_committed(
@@ -150,7 +150,7 @@ def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_com
 ):
     from dataclasses import replace
 
-    with WorkFolder(tmp_path / "work") as work:
+    with WorkFolder(tmp_path / "work", tmp_path / "out") as work:
         job = job_of(folder, tiny_checkpoint, work.folder)
         run = ScoreRun(job, work, {}, lambda progress: None)
         part = score_span(job, run.plan[0])

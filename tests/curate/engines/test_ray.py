@@ -199,7 +199,7 @@ class TwoHands:
 def test_shards_that_are_lost_when_all_others_are_done_go_to_who_is_idle(folder, full_table, tiny_checkpoint, tmp_path):
     settings = ScoreSettings(**SMALL)
     opened = open_all(folder, SourceOptions(), tiny_checkpoint, settings)
-    with WorkFolder(tmp_path / "work") as work:
+    with WorkFolder(tmp_path / "work", tmp_path / "out") as work:
         fingerprint = opened.fingerprint(settings)
         _, metadata = work.begin(fingerprint, {"kind": "scores"})
         job = Job(

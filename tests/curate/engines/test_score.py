@@ -198,7 +198,7 @@ def test_a_folder_without_permission_and_a_full_disk_are_one_line(folder, tiny_c
     if full.exists():
         from curate.engines.journal import Part
 
-        with WorkFolder(tmp_path / "w") as work:
+        with WorkFolder(tmp_path / "w", tmp_path / "out") as work:
             work.begin({"a": 1}, {})
             (tmp_path / "w" / JOURNAL).symlink_to(full)
             with pytest.raises(InputError, match="the disk is full"):

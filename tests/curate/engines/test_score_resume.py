@@ -14,6 +14,7 @@ from runs import SMALL, run_again
 from curate.engines import output
 from curate.engines.journal import JOURNAL, WorkFolder, append_line, journal_lines
 from curate.engines.score import score
+from curate.engines.store_work import work_of
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -144,7 +145,7 @@ def test_a_changed_input_is_refused_on_resume_and_overwrite_starts_anew(folder, 
 
 
 def test_a_second_process_on_the_same_output_is_refused(folder, tiny_checkpoint, tmp_path):
-    with WorkFolder(tmp_path / ".s.parquet.work"), pytest.raises(InputError, match=r"being written by process \d+"):
+    with work_of(tmp_path / "s.parquet"), pytest.raises(InputError, match=r"being written by process \d+"):
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
 
 
