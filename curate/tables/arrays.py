@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -110,15 +109,6 @@ def unequal(left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray,
 
 NUMBER, TEXT, BOOL, TIME, OTHER = "number", "text", "bool", "time", "other"
 MOST_DIGITS = 38  # of a decimal
-
-
-def decimal_of(value: float | Decimal, scale: int) -> pl.Expr | None:
-    """Return a value as a decimal with ``scale`` decimal places, or None if it has more digits."""
-    try:
-        exact = Context(prec=MOST_DIGITS).quantize(Decimal(value), Decimal(1).scaleb(-scale))
-    except InvalidOperation:
-        return None
-    return pl.lit(exact, dtype=pl.Decimal(MOST_DIGITS, scale)) if exact == value else None
 
 
 def common_type(*kinds: pa.DataType) -> Any:

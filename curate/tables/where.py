@@ -10,8 +10,9 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from functools import reduce
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from curate.tables.arrays import (
     TIME,
     UNKNOWN,
     common_type,
-    decimal_of,
     is_exact,
     kind_of,
     values_of,
@@ -37,6 +37,8 @@ from scoring.errors import InputError
 from scoring.lookup import closest, name_list
 
 MAX_LENGTH = 10_000  # characters of a condition
+SCALED = Context(prec=MAX_LENGTH, Emax=MAX_EMAX, Emin=MIN_EMIN)  # exact for every number in a condition
+BEYOND = 11 * 10**37  # larger than all values of integer and decimal columns, in an int128
 MAX_STEPS = 100  # signs, nots and functions; the time that Polars needs for nested ones grows with their cube
 TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?![\w.])
@@ -122,6 +124,16 @@ class _Operand:
     @property
     def with_type(self) -> str:
         return self.name if self.type is None else f"{self.name!r} ({self.type})"
+
+
+def _as_integers(column: pl.Expr, value: Decimal, scale: int) -> tuple[pl.Expr, pl.Expr]:
+    """Return a column, of integers or of decimals with ``scale`` places, and a value, so that both compare exactly."""
+    integers = column.to_physical().cast(pl.Int128)
+    scaled = max(min(SCALED.scaleb(value, scale), Decimal(BEYOND)), Decimal(-BEYOND))
+    below = floor(scaled)
+    if below == scaled:
+        return integers, pl.lit(below, dtype=pl.Int128)
+    return (integers > below).cast(pl.Int8), pl.lit(0.5)  # no integer is equal: 1 if larger, 0 if smaller
 
 
 def parse_condition(text: str, schema: pa.Schema, *, flag: str = "--where") -> Condition:
@@ -285,12 +297,10 @@ class _Reader:
             raise self.fail(f"column {column.name!r} is {kind}, which cannot be compared with {value.name}")
         if value.kind != NUMBER:
             return column.expression, value.expression
-        if pa.types.is_integer(kind) and isinstance(typed, int):
-            return column.expression.cast(pl.Int128), pl.lit(typed, dtype=pl.Int128)
+        if pa.types.is_integer(kind) or is_exact(kind):
+            return _as_integers(column.expression, typed, 0 if pa.types.is_integer(kind) else kind.scale)
         if pa.types.is_float16(kind) or pa.types.is_float32(kind):  # 0.1 equals a float32 column's 0.1
             return column.expression, pl.lit(pa.scalar(float(typed), kind).as_py(), dtype=pl.Float32)
-        if is_exact(kind) and (exact := decimal_of(typed, kind.scale)) is not None:
-            return column.expression, exact
         return column.expression.cast(pl.Float64), value.expression
 
     def _operand(self, node: ast.expr, kinds: tuple[str, ...] = COMPARED) -> _Operand:
@@ -305,7 +315,7 @@ class _Reader:
         if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
             inner = self._operand(node.operand)
             if inner.kind == NUMBER and inner.type is None:
-                value = -inner.value if isinstance(node.op, ast.USub) else inner.value
+                value = inner.value.copy_negate() if isinstance(node.op, ast.USub) else inner.value
                 return _Operand(NUMBER, self._name(node), pl.lit(float(value)), None, value)
             compute = pl.Expr.neg if isinstance(node.op, ast.USub) else lambda number: number
             return self._calculated(node, "a sign", (NUMBER, NUMBER, compute), [inner])
@@ -342,9 +352,10 @@ class _Reader:
     def _value(self, token: re.Match[str], kinds: tuple[str, ...]) -> _Operand:
         word = token[str(token.lastgroup)]
         if token.lastgroup == "number":
-            number: float | Decimal = float(word)
-            if "e" not in word.lower():
-                number = int(word) if re.fullmatch(r"[0-9]{1,19}", word) else Decimal(word)
+            try:
+                number = Decimal(word)
+            except InvalidOperation:
+                raise self.fail(f"{word} has a larger exponent than numbers can have") from None
             return _Operand(NUMBER, word, pl.lit(float(number)), None, number)
         if token.lastgroup == "text":
             if not word[1:-1].strip():

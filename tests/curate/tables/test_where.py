@@ -2,8 +2,10 @@
 
 import datetime
 import itertools
+import operator
 import random
 from decimal import Decimal
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from curate.tables.where import parse_condition
 from scoring.errors import InputError
 
 NAN = float("nan")
+SIGNS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 ROWS = pa.record_batch(
     {
         "label": ["cat", "dog", None, "it's"],
@@ -228,6 +231,43 @@ def test_decimals_of_more_digits_than_a_double_compare_exactly_or_are_refused():
         answers("x > 1", batch)
 
 
+INTEGERS = [2**64 - 1, 2**64 - 17, 2**63, 2**53 + 1, 2**53, 1, 0]
+HUNDREDTHS = [Decimal(10**18) + Decimal(cents) / 100 for cents in (1, 2)] + [
+    Decimal("0.1"),
+    Decimal("-0.1"),
+    Decimal(0),
+]
+VALUES = ["18446744073709551600", "18446744073709551615", "18446744073709551616", "9007199254740992.5", "-0.5", "0.5"]
+VALUES += ["9007199254740993.000", "1e400", "-1e400", "1e-400", "-1E-400", "1.8446744073709551615e19", "5e-1", "1e18"]
+VALUES += ["1000000000000000000.01", "1000000000000000000.015", "0.1", "0.100000000000000000001", "-0.105", "0", "-0"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        (INTEGERS, pa.uint64()),
+        ([-(2**63), 2**63 - 1, 2**53 + 1, 0, -1], pa.int64()),
+        (HUNDREDTHS, pa.decimal128(38, 2)),
+        (HUNDREDTHS, pa.decimal256(60, 3)),
+    ],
+)
+@pytest.mark.parametrize("value", VALUES)
+def test_integers_and_decimals_compare_exactly_with_any_number(numbers, kind, value):
+    batch = pa.record_batch({"x": pa.array(numbers, kind)})
+    for sign, holds in SIGNS.items():
+        expected = [holds(Fraction(number), Fraction(value)) for number in numbers]
+        assert answers(f"x {sign} {value}", batch) == expected, sign
+        assert answers(f"not ({value} {sign} x)", batch) == [
+            not holds(Fraction(value), Fraction(number)) for number in numbers
+        ]
+    assert answers(f"x in ({value}, 1)", batch) == [Fraction(number) in (Fraction(value), 1) for number in numbers]
+
+
+def test_an_exponent_beyond_all_numbers_is_refused():
+    with pytest.raises(InputError, match="exponent"):
+        ask("width > 1e" + "9" * 30)
+
+
 def test_a_time_of_a_zone_is_compared_with_one_that_names_its_zone():
     batch = pa.record_batch({"t": pa.array([0, 7_200_000_000], pa.timestamp("us", "Europe/Paris"))})
     assert answers("t > '1970-01-01T01:00:00Z'", batch) == [False, True]
@@ -259,7 +299,7 @@ def test_exact_values_dates_and_nulls_compare_as_in_duckdb():
     draw = random.Random(3)
     columns = {
         "a": ([2**53, 2**53 + 1, -(2**63), 2**63 - 1, 0], pa.int64()),
-        "b": ([2**53, 2**53 + 1, 2**64 - 1, 0, 7], pa.uint64()),
+        "b": ([2**53, 2**53 + 1, 2**64 - 1, 2**64 - 16, 2**64 - 17, 0, 7], pa.uint64()),
         "e": (
             [Decimal("123456789012345678.91"), Decimal("123456789012345678.90"), Decimal("-0.50")],
             pa.decimal128(20, 2),
@@ -271,8 +311,9 @@ def test_exact_values_dates_and_nulls_compare_as_in_duckdb():
     batch = pa.record_batch(
         {name: pa.array(draw.choices([*values, None], k=40), kind) for name, (values, kind) in columns.items()}
     )
-    whole = ("9007199254740993", "18446744073709551615", "-9223372036854775808", "0", "a", "b")
-    values = {"a": whole, "b": whole, "e": ("123456789012345678.91", "-0.5", "0"), "s": ("'cat'", "'Cat'")}
+    integers = ("9007199254740993", "18446744073709551615", "-9223372036854775808", "0", "a", "b")
+    integers += ("18446744073709551600", "9007199254740992.5", "-0.5")
+    values = {"a": integers, "b": integers, "e": ("123456789012345678.91", "-0.5", "0"), "s": ("'cat'", "'Cat'")}
     values |= {"d": ("'2024-01-31'", "'1970-01-01'"), "t": ("'2024-01-31'", "'2024-01-31 05:00:00'")}
 
     def drawn(depth):
