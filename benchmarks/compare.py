@@ -20,7 +20,7 @@ import torch
 from named_data import add_data, open_data
 
 import curate
-from curate.comparison.results import SIGNIFICANT, TableComparison
+from curate.evaluation.comparison.results import SIGNIFICANT, TableComparison
 from curate.statistics.two_sample import Counts, classifier_test, mmd_test
 from scoring.metrics import classifier, proportions, ranking, resampling
 

@@ -26,10 +26,10 @@ from named_data import add_data, open_data
 from numpy.typing import NDArray
 
 import curate
-from curate.noise.quality import Mistakes, confident_joint, judge
-from curate.noise.share import shares
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.linear import softmax
+from curate.statistics.noise.quality import Mistakes, confident_joint, judge
+from curate.statistics.noise.share import shares
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import percentiles
 from scoring.relative.space import centred, mean_of

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from curate.policies.select.request import make_selector
 from curate.probes.linear import fit_linear_probe, spread_of
 from curate.rounds.measures.rules import LIFT, StopRule
-from curate.simulation.replay import Curves, Replay, compare
-from curate.simulation.run import BASELINE, replay_of
+from curate.rounds.simulation.replay import Curves, Replay, compare
+from curate.rounds.simulation.run import BASELINE, replay_of
 from curate.statistics.paired import level_of_look, paired_interval
 from curate.tables.table import open_table
 from scoring.metrics.proportions import clopper_pearson

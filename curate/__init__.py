@@ -12,9 +12,9 @@ from curate.version import __version__
 
 if TYPE_CHECKING:
     from curate.calibration.fit import calibrate
-    from curate.comparison.run import compare
     from curate.diagnosis.run import doctor
     from curate.engines.score import score
+    from curate.evaluation.comparison.run import compare
     from curate.evaluation.run import evaluate
     from curate.exporting.subset import export
     from curate.fitting.fit import fit
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from curate.rounds.init import round_init
     from curate.rounds.labels import round_labels
     from curate.rounds.next import round_next
+    from curate.rounds.simulation.plot import round_plot
+    from curate.rounds.simulation.run import round_simulate
     from curate.rounds.status import round_status
     from curate.selftests.run import selftest
     from curate.sheets.contact import sheet
     from curate.sheets.notebook import open as open
-    from curate.simulation.plot import round_plot
-    from curate.simulation.run import round_simulate
     from curate.training.cache import cache
     from curate.training.info import info
     from curate.training.models import models, models_convert
@@ -69,8 +69,8 @@ _MODULES = {
     "round_import": "curate.rounds.import_labels",
     "round_status": "curate.rounds.status",
     "round_labels": "curate.rounds.labels",
-    "round_simulate": "curate.simulation.run",
-    "round_plot": "curate.simulation.plot",
+    "round_simulate": "curate.rounds.simulation.run",
+    "round_plot": "curate.rounds.simulation.plot",
     "run": "curate.pipelines",
     "clean": "curate.pipelines",
     "info": "curate.training.info",
@@ -82,7 +82,7 @@ _MODULES = {
     "review_verdicts": "curate.policies.audit.examine",
     "plot": "curate.plots.plot",
     "evaluate": "curate.evaluation.run",
-    "compare": "curate.comparison.run",
+    "compare": "curate.evaluation.comparison.run",
     "selftest": "curate.selftests.run",
     "verify": "curate.lineage.verify",
     "explain": "curate.lineage.explain",

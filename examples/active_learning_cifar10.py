@@ -42,11 +42,11 @@ from study_junk import junk_report
 from study_results import LOW_REGIME, Ledger, accuracy_table, advice, against_table, curves_of, half_width
 
 from curate.policies.select.request import SAFE_GATE, guard
+from curate.rounds.simulation.replay import Curves, Replay, replay
 from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.table import SELECTORS
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import save_chart
-from curate.simulation.replay import Curves, Replay, replay
 
 BUDGETS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 POOL = 10_000

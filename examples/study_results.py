@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.simulation.replay import Curves, lift
+from curate.rounds.simulation.replay import Curves, lift
 
 # 97.5 % quantile of Student's t by degrees of freedom
 T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

@@ -46,14 +46,13 @@ COMMAND_LINE = [
     if path.parts[:2] in (("curate", "commands"), ("curate", "options")) or path.name in ("cli.py", "options.py")
 ]  # and the options of commands, wherever they are declared
 FLOORS = (  # of curate, from below: what is on one imports what is on it or below
-    {"columns", "counted", "version", "options", "statistics", "noise"},
+    {"columns", "counted", "version", "options", "statistics"},
     {"manifest"},
     {"tables"},
     {"selectors", "probes"},
-    {"policies", "retrieval", "engines", "sheets", "evaluation", "comparison", "exporting", "description", "torch"},
+    {"policies", "retrieval", "engines", "sheets", "evaluation", "exporting", "description", "torch"},
     {
         "rounds",
-        "simulation",
         "fitting",
         "calibration",
         "pipeline",

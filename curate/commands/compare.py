@@ -9,10 +9,10 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import EXIT_GATE, Output, check_report, emit, print_lines, show, show_table, write_json
-from curate.comparison.options import CompareOptions
+from curate.evaluation.comparison.options import CompareOptions
 
 if TYPE_CHECKING:
-    from curate.comparison.results import TableComparison
+    from curate.evaluation.comparison.results import TableComparison
 
 
 @command_of(CompareOptions)
@@ -41,7 +41,7 @@ def run(
     All p values are from permutation tests that keep rows of both tables in both, and are adjusted for the number of
     columns or clusters. Exit code 0: compared; 3: the gate of --fail-above failed; 1: an error.
     """
-    from curate.comparison.run import run_compare
+    from curate.evaluation.comparison.run import run_compare
     from curate.sheets.picture import check_picture
     from scoring.atomic import require_folder
 

@@ -25,7 +25,7 @@ from curate.rounds.options import (
 if TYPE_CHECKING:
     from curate.rounds.files.folder import Folder
     from curate.rounds.import_labels import ImportResult
-    from curate.simulation.run import Simulation
+    from curate.rounds.simulation.run import Simulation
 
 HELP = """Label in rounds: export batches, import labels, measure gains.
 
@@ -56,7 +56,7 @@ def simulate(request: RoundSimulateOptions, output: Output) -> None:
     Prints learning curves with standard errors, the area under them, the share of labels saved, and a paired test of
     the areas against random (sign flips: with 5 seeds the smallest p is 0.0625).
     """
-    from curate.simulation.run import run_round_simulate
+    from curate.rounds.simulation.run import run_round_simulate
 
     def observe(name: str, seed: int, labels: int, accuracy: float) -> None:
         output.note(f"{name}, seed {seed}, {counted(labels, 'label')}: {accuracy:.1%}")
@@ -224,7 +224,7 @@ def plot_(request: RoundPlotOptions, output: Output) -> None:
 
         curate round plot rounds -o curve.png
     """
-    from curate.simulation.plot import run_round_plot
+    from curate.rounds.simulation.plot import run_round_plot
 
     out = run_round_plot(request)
     if output.json:

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from curate.noise.quality import LEAST, ClassProbabilities, trust
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit, softmax
+from curate.statistics.noise.quality import LEAST, ClassProbabilities, trust
 from scoring.metrics.classifier import spread_folds
 from scoring.relative.neighbours import near_in
 from scoring.relative.space import Centred

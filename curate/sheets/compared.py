@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image
 
 from curate.columns import KEY
-from curate.comparison.results import SIGNIFICANT, DistinctiveRow, TableComparison
+from curate.evaluation.comparison.results import SIGNIFICANT, DistinctiveRow, TableComparison
 from curate.sheets.tiles import Tile, contact_sheet, refuse_too_many, tiles
 from curate.tables.table import Table
 

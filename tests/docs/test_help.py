@@ -65,7 +65,7 @@ CALLS = {
     "diff": ("curate.lineage.diff.run_diff", ["k.parquet", "l.parquet"], ["none.parquet", "other.parquet"]),
     "evaluate": ("curate.evaluation.run.open_table", ["s.parquet", "--label", "x"], ["none.parquet", "--label", "x"]),
     "compare": (
-        "curate.comparison.run.open_table",
+        "curate.evaluation.comparison.run.open_table",
         ["s.parquet", "t.parquet"],
         ["none.parquet", "other.parquet"],
     ),

@@ -29,7 +29,7 @@ from curate.policies.labels.review import read_verdicts
 from curate.policies.receipts import lost_rows, read_receipt
 from curate.reporting.measured import read_measured
 from curate.rounds.files.sealed import read_sealed
-from curate.simulation.plot import read_replay
+from curate.rounds.simulation.plot import read_replay
 from curate.tables.known import read_known, read_votes
 from curate.tables.table import METADATA_KEY, open_table
 from curate.tables.typed_json import from_json

@@ -17,11 +17,11 @@ from curate.evaluation.subset.request import check_amounts, parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
 from curate.evaluation.subset.training import PixelSquares, read_pictures, trainer
-from curate.noise.quality import ClassProbabilities, ConfidentJoint, Mistakes, confident_joint, judge
-from curate.noise.share import shares
 from curate.options.values import several
 from curate.probes.crossed import crossed
 from curate.statistics.diversity import nearest_distances
+from curate.statistics.noise.quality import ClassProbabilities, ConfidentJoint, Mistakes, confident_joint, judge
+from curate.statistics.noise.share import shares
 from curate.tables.table import Table
 from curate.tables.typed_json import plain_json
 from curate.tables.vectors import vector_hashes
@@ -59,7 +59,7 @@ class Judgement:
     def wrong(self, rows: NDArray[np.int64]) -> Interval:
         """Return the estimated share of label errors among some rows, in [0, 1]; NaN if none can be judged.
 
-        Rows are judged with the models and thresholds of all rows; see ``curate.noise.share.shares``.
+        Rows are judged with the models and thresholds of all rows; see ``curate.statistics.noise.share.shares``.
         """
         kept = self.probabilities
         part = ClassProbabilities(kept.index[rows], kept.probability[rows], kept.of_label[rows])

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING
 from curate.counted import counted
-from curate.noise.annotators import majority, weigh
-from curate.noise.quality import Mistakes, confident_joint, judge
-from curate.noise.share import Shares, shares
 from curate.policies.contract import Request
 from curate.policies.reviewed import LINES, OPTION, Reviewed, VerdictLines, relabelled, with_images
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.policies.verdicts import KEEP, LABELS
 from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.probabilities import codes_among
+from curate.statistics.noise.annotators import majority, weigh
+from curate.statistics.noise.quality import Mistakes, confident_joint, judge
+from curate.statistics.noise.share import Shares, shares
 from curate.tables.dataset import read_dataset
 from curate.tables.digests import value_type
 from curate.tables.known import read_votes

@@ -16,7 +16,7 @@ from sklearn.isotonic import IsotonicRegression
 import curate
 from curate.calibration.fit import calibrate
 from curate.calibration.verify import verify_calibration
-from curate.comparison.run import compare
+from curate.evaluation.comparison.run import compare
 from curate.policies.audit.draw import review_plan
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from curate.noise.quality import Mistakes, confident_joint, judge
 from curate.probes.crossed import ROUNDS, crossed
 from curate.probes.discriminant import Moments, discriminants
+from curate.statistics.noise.quality import Mistakes, confident_joint, judge
 from scoring.metrics.ranking import auroc
 from scoring.relative.space import centred, mean_of
 

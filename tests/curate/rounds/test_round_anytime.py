@@ -19,8 +19,8 @@ from curate.rounds.init import round_init
 from curate.rounds.measures.lift import Anytime, PairLift, anytime_accuracy, anytime_difference
 from curate.rounds.measures.rules import StopRule, check_rule, parse_rules, refuse_unreachable
 from curate.rounds.next import round_next
+from curate.rounds.simulation.plot import folder_curves, round_plot
 from curate.rounds.verify import verify_rounds
-from curate.simulation.plot import folder_curves, round_plot
 from curate.statistics.paired import level_of_look, paired_interval
 from scoring.errors import InputError
 from scoring.metrics.proportions import clopper_pearson

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from curate.simulation.replay import Replay
+from curate.rounds.simulation.replay import Replay
 
 
 def digits():

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from replayed import digits
 
+from curate.rounds.simulation.replay import lift, replay
 from curate.selectors.table import SELECTORS
-from curate.simulation.replay import lift, replay
 
 pytestmark = pytest.mark.study
 

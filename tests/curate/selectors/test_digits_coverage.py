@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from curate.rounds.simulation.replay import Replay, replay
 from curate.selectors.kcenter import KCenter
 from curate.selectors.table import SELECTORS
-from curate.simulation.replay import Replay, replay
 
 pytestmark = pytest.mark.study
 

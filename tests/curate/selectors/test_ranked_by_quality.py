@@ -5,10 +5,10 @@ import pytest
 from replayed import digits
 from sklearn.metrics import roc_auc_score
 
+from curate.rounds.simulation.replay import Replay, replay
 from curate.selectors.chance import Random
 from curate.selectors.contract import Pool
 from curate.selectors.ranked import Discounted, HighestScore, Margin, discount, gate, rank_share
-from curate.simulation.replay import Replay, replay
 from scoring.errors import InputError
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
-from curate.comparison.columns import (
+from curate.counted import counted
+from curate.evaluation.comparison.columns import (
     GROUP_NUMBERS,
     ROW_NAMING,
     Items,
@@ -17,8 +18,8 @@ from curate.comparison.columns import (
     sampled,
     shifts,
 )
-from curate.comparison.options import CompareOptions
-from curate.comparison.results import (
+from curate.evaluation.comparison.options import CompareOptions
+from curate.evaluation.comparison.results import (
     SIGNIFICANT,
     ClusterShare,
     DistinctiveRow,
@@ -26,7 +27,6 @@ from curate.comparison.results import (
     LeftRange,
     TableComparison,
 )
-from curate.counted import counted
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.statistics.two_sample import Units, classifier_test, mmd_test, share_gaps

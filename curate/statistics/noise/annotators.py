@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.noise.quality import BLOCK, LEAST, ClassProbabilities
+from curate.statistics.noise.quality import BLOCK, LEAST, ClassProbabilities
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, ERROR, KEY, MTIME, SIGNATURE, STATUS, THUMBNAIL, URI
-from curate.comparison.results import NUMBERS, VALUES, ColumnShift, ValueShare
 from curate.counted import counted
+from curate.evaluation.comparison.results import NUMBERS, VALUES, ColumnShift, ValueShare
 from curate.statistics.two_sample import (
     Counts,
     Units,

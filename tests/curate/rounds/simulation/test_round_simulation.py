@@ -13,10 +13,10 @@ import curate
 from curate.rounds.import_labels import round_import
 from curate.rounds.init import round_init
 from curate.rounds.next import round_next
+from curate.rounds.simulation.plot import read_replay, round_plot
+from curate.rounds.simulation.replay import lift
+from curate.rounds.simulation.run import typed_budgets, write_simulation
 from curate.sheets.style import COLOURS
-from curate.simulation.plot import read_replay, round_plot
-from curate.simulation.replay import lift
-from curate.simulation.run import typed_budgets, write_simulation
 from scoring.errors import InputError
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from curate.noise.annotators import majority, weigh
-from curate.noise.quality import (
+from curate.policies.differences import CLOSE
+from curate.statistics.noise.annotators import majority, weigh
+from curate.statistics.noise.quality import (
     MOST_KEPT,
     PRIOR_ROWS,
     STEPS,
@@ -14,8 +15,7 @@ from curate.noise.quality import (
     judge,
     trust,
 )
-from curate.noise.share import anchors, shares
-from curate.policies.differences import CLOSE
+from curate.statistics.noise.share import anchors, shares
 
 
 def kept(table, labels):

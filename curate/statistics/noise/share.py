@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from curate.noise.quality import ClassProbabilities, ConfidentJoint, pairs
+from curate.statistics.noise.quality import ClassProbabilities, ConfidentJoint, pairs
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 

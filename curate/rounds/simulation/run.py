@@ -17,8 +17,8 @@ from curate.policies.receipts import environment
 from curate.policies.select.request import make_selector
 from curate.probes.probabilities import codes_among
 from curate.rounds.options import RoundSimulateOptions
+from curate.rounds.simulation.replay import Curves, Lift, Replay, compare, lift
 from curate.selectors.contract import Selector
-from curate.simulation.replay import Curves, Lift, Replay, compare, lift
 from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import read_rows
 from curate.tables.table import Table, open_table

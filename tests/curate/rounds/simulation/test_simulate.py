@@ -3,10 +3,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from curate.rounds.simulation.replay import Replay, area_under, compare, labels_saved, lift, replay, sign_flip_p
 from curate.selectors.chance import Random
 from curate.selectors.contract import Pool, Selection
 from curate.selectors.table import SELECTORS
-from curate.simulation.replay import Replay, area_under, compare, labels_saved, lift, replay, sign_flip_p
 from scoring.errors import InputError
 
 
