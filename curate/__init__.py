@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from curate.lineage.explain import explain
     from curate.lineage.verify import verify
     from curate.pipelines import clean, run
-    from curate.plots.plot import plot
     from curate.policies.audit.draw import review_plan
     from curate.policies.audit.examine import review_verdicts
     from curate.policies.balance.policy import balance
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from curate.policies.labels.policy import labels
     from curate.policies.select.policy import select
     from curate.policies.split.policy import split
+    from curate.reporting.plots.plot import plot
     from curate.reporting.write import report
     from curate.retrieval.run import retrieve
     from curate.reviewing.serve import review
@@ -80,7 +80,7 @@ _MODULES = {
     "review": "curate.reviewing.serve",
     "review_plan": "curate.policies.audit.draw",
     "review_verdicts": "curate.policies.audit.examine",
-    "plot": "curate.plots.plot",
+    "plot": "curate.reporting.plots.plot",
     "evaluate": "curate.evaluation.run",
     "compare": "curate.evaluation.comparison.run",
     "selftest": "curate.selftests.run",

@@ -320,7 +320,7 @@ def tools() -> str:
 
 def plots() -> str:
     """Return every kind of image: what it shows, and what it needs."""
-    from curate.plots.table import KINDS
+    from curate.reporting.plots.table import KINDS
 
     return table(
         ("kind", "what it shows", "what it needs"), [(f"`{name}`", one.shows, one.needs) for name, one in KINDS.items()]

@@ -103,8 +103,8 @@ class CalibrationResult(Printed):
 
     def figure(self) -> "Figure":
         """Return a plot of the share of good rows over the predicted probability of good, in ten bins of equal size."""
-        from curate.plots.judged import Band
-        from curate.plots.reliability import Reliability
+        from curate.reporting.plots.judged import Band
+        from curate.reporting.plots.reliability import Reliability
 
         numbers = Reliability("share of good rows", self.calibration.fitted.rows, {}, {}, {})
         for name, measured in self.measured.items():

@@ -43,7 +43,7 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--finder": names_of("curate.policies.dedup.finders.table:FINDERS"),
     "--format": names_of("curate.exporting.table:TOOLS"),
     "--to": names_of("curate.exporting.table:FORMATS"),
-    "KIND": names_of("curate.plots.table:KINDS"),
+    "KIND": names_of("curate.reporting.plots.table:KINDS"),
     "--decode": names_of("curate.engines.settings:DECODERS"),
     "--backend": names_of("scoring.backends:BACKENDS"),
     "--engine": names_of("curate.engines.table:ENGINES"),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from curate.commands.declared import command_of
 from curate.commands.printing import Output, emit
-from curate.plots.options import PlotOptions
-from curate.plots.table import KINDS
+from curate.reporting.plots.options import PlotOptions
+from curate.reporting.plots.table import KINDS
 
 
 @command_of(PlotOptions)
@@ -25,7 +25,7 @@ def run(request: PlotOptions, output: Output) -> None:
     gives the same bytes. --json prints the plotted numbers, with or without -o. Accuracies are as in `curate evaluate`,
     on the same rows and with the same resamples.
     """
-    from curate.plots.plot import run_plot
+    from curate.reporting.plots.plot import run_plot
     from scoring.errors import InputError
 
     if request.out is None and not output.json:

@@ -20,10 +20,10 @@ from curate.tables.table import Table, embedding_matrix
 from scoring.errors import InputError
 from scoring.images import DecodeError, Quality, decode_small
 from scoring.images.geometry import Pixels
-from scoring.junk.classifier import LEAST_IMAGES, JunkClassifier, TrainedClassifier, probability_of, train
-from scoring.junk.copies import KINDS, Copy, corrupted_copies, side_needed
-from scoring.junk.features import JunkInputs, columns_read
-from scoring.junk.stored import from_json, rounded, to_json
+from scoring.relative.junk.classifier import LEAST_IMAGES, JunkClassifier, TrainedClassifier, probability_of, train
+from scoring.relative.junk.copies import KINDS, Copy, corrupted_copies, side_needed
+from scoring.relative.junk.features import JunkInputs, columns_read
+from scoring.relative.junk.stored import from_json, rounded, to_json
 from scoring.runner import BATCH_SIZE, Pending, Runner
 
 IMAGES = 300  # maximum images that are corrupted

@@ -13,7 +13,7 @@ from curate.tables.dataset import column_array
 from curate.tables.signatures import signature_array, thumbnail_array
 from curate.tables.table import embedding_field
 from scoring.images import DecodedImage
-from scoring.junk.features import JunkInputs
+from scoring.relative.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
 from scoring.runner import Pending, Runner
 

@@ -18,8 +18,8 @@ from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped
 from scoring.errors import InputError
 from scoring.images import DecodedImage, decode
 from scoring.images.budget import BODIES
-from scoring.junk.features import JunkInputs
 from scoring.relative.columns import PER_IMAGE
+from scoring.relative.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
 from scoring.relative.stored import FIT, read_fit
 from scoring.runner import Runner, select_device, select_precision

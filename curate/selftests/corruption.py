@@ -21,8 +21,8 @@ from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as resize_square
 from scoring.images.quality import measure
 from scoring.images.signature import SIDE
-from scoring.junk.features import JunkInputs
 from scoring.metrics.proportions import wilson
+from scoring.relative.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
 from scoring.relative.space import COPY, unit
 from scoring.runner import Runner

@@ -102,8 +102,8 @@ class SelfTest(Printed):
 
     def figure(self) -> "Figure":
         """Return a chart of certainty by strength for the first five columns, and the baseline."""
-        from curate.plots.judged import Band
-        from curate.plots.strengths import MOST_COLUMNS, Steps, Strengths
+        from curate.reporting.plots.judged import Band
+        from curate.reporting.plots.strengths import MOST_COLUMNS, Steps, Strengths
 
         order = sorted(self.columns, key=lambda name: name != FITTED)[: MOST_COLUMNS - 1]
         kinds = [

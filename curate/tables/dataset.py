@@ -17,8 +17,8 @@ from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
 from scoring.errors import InputError
-from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
 from scoring.relative.columns import CLASS, CLUSTER, COLUMNS, COPIES, JUNK, UNLIKE
+from scoring.relative.junk.features import JunkInputs, Scale, columns_read, features_of
 from scoring.relative.model import DatasetFit, FittedScores, blocks, stored
 from scoring.relative.space import centred
 from scoring.relative.unlike import UnlikeGroup, directions_of, unlike_groups

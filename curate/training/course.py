@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from curate.manifest.text import json_object
-from curate.plots.course import FILE, Row, read_course
+from curate.reporting.plots.course import FILE, Row, read_course
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
 from scoring.metrics.neighbours import knn_vote, nearest

@@ -1,1 +1,1 @@
-"""Dataset-relative scores: each row compared with the other rows, from embeddings alone."""
+"""Scores fitted to a dataset: each row compared with the other rows, from embeddings alone; and the junk score."""

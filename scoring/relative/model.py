@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.junk.classifier import JunkClassifier, probability_of
-from scoring.junk.features import JunkInputs
 from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE
+from scoring.relative.junk.classifier import JunkClassifier, probability_of
+from scoring.relative.junk.features import JunkInputs
 from scoring.relative.neighbours import Near, near_in, near_to
 from scoring.relative.propagated import OTHER, Learned, Propagated
 from scoring.relative.rule import PICTURE, WEIGHTS, combined, composed, lifted

@@ -14,8 +14,8 @@ from torch import Tensor
 from scoring.atomic import AtomicFile, commit_together
 from scoring.checkpoint import FIT, checkpoint_of, find_checkpoint, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
-from scoring.junk.stored import from_json, to_json
 from scoring.relative.fit import REFERENCES
+from scoring.relative.junk.stored import from_json, to_json
 from scoring.relative.learn import MOST_CLASSES
 from scoring.relative.model import AMBIGUITY, POINTS, DatasetFit, RowStanding
 from scoring.relative.propagated import OTHER, Propagated

@@ -75,7 +75,7 @@ CALLS = {
     "review": ("curate.reviewing.serve.open_table", ["s.parquet"], ["none.parquet"]),
     "sheet": ("curate.sheets.contact.open_table", ["s.parquet", "-o", "s.png"], ["none.parquet", "-o", "s.png"]),
     "plot": (
-        "curate.plots.request.open_table",
+        "curate.reporting.plots.request.open_table",
         ["s.parquet", "histogram", "-o", "h.svg"],
         ["none.parquet", "histogram", "-o", "h.svg"],
     ),

@@ -28,10 +28,10 @@ from curate.tables.provenance import JUDGED, OF_SCORING
 from curate.tables.table import Table, embedding_matrix
 from scoring.atomic import AtomicFile
 from scoring.errors import InputError
-from scoring.junk.features import JunkInputs
-from scoring.junk.stored import to_json
 from scoring.relative.columns import CLUSTER, FITTED, JUNK, PER_IMAGE
 from scoring.relative.fit import fit_alone
+from scoring.relative.junk.features import JunkInputs
+from scoring.relative.junk.stored import to_json
 from scoring.relative.model import DatasetFit, FittedScores
 from scoring.relative.space import centred
 from scoring.relative.stored import digest_of_fit, fit_from, tensors_of

@@ -12,7 +12,7 @@ import curate
 from curate.engines import junk
 from curate.engines.score import score
 from curate.tables.table import open_table
-from scoring.junk.copies import KINDS
+from scoring.relative.junk.copies import KINDS
 
 pytestmark = pytest.mark.usefixtures("few_copies")
 SMALL = runs.SMALL | {"batch_size": 32, "shard_size": 32}  # of small batches each costs time

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.plots.course import read_course
-from curate.plots.plot import plot
+from curate.reporting.plots.course import read_course
+from curate.reporting.plots.plot import plot
 from curate.training.course import Probe, RunCourse
 from curate.training.train import train as curate_train
 from scoring.checkpoint import load_model, read_header

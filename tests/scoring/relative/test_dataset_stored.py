@@ -10,11 +10,11 @@ from synthetic import kinds
 
 from scoring.checkpoint import load_model, read_header
 from scoring.errors import InputError
-from scoring.junk.classifier import train
-from scoring.junk.features import JunkInputs
-from scoring.junk.stored import rounded
 from scoring.relative.columns import PER_IMAGE
 from scoring.relative.fit import fit_dataset
+from scoring.relative.junk.classifier import train
+from scoring.relative.junk.features import JunkInputs
+from scoring.relative.junk.stored import rounded
 from scoring.relative.stored import digest_of_fit, fit_from, read_fit, tensors_of, write_fitted
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.junk.classifier import JunkClassifier
-from scoring.junk.copies import VERSION
-from scoring.junk.features import Scale, columns_read, features_of
+from scoring.relative.junk.classifier import JunkClassifier
+from scoring.relative.junk.copies import VERSION
+from scoring.relative.junk.features import Scale, columns_read, features_of
 
 MOST_NAMES, MOST_WIDTH, MOST_FOLDS = 200, 16_384, 16
 OF_SCALE = ("centre", "spread")

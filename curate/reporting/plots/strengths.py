@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from curate.plots.judged import Band
+from curate.reporting.plots.judged import Band
 from curate.sheets import style
 from curate.sheets.captions import plain_line
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from curate.columns import ERROR_COLUMNS, describe
 from curate.counted import counted
-from curate.plots.judged import Band, Floats, Outcomes, outcomes
-from curate.plots.request import Numbers, PlotRequest
+from curate.reporting.plots.judged import Band, Floats, Outcomes, outcomes
+from curate.reporting.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
 from curate.statistics.calibration import BINS, EqualMass

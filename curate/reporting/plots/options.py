@@ -7,7 +7,7 @@ from typing import Annotated
 
 from curate.options import fields
 from curate.options.option import Option, shared
-from curate.plots.table import KINDS
+from curate.reporting.plots.table import KINDS
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from curate.evaluation.measures import widened_share
 from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
 from curate.evaluation.work import certainty_of, judge_table
-from curate.plots.request import PlotRequest
+from curate.reporting.plots.request import PlotRequest
 from curate.statistics.weighted import RankOrder
 from curate.tables.digests import plain
 from curate.tables.needs import is_number

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scoring.images.preprocessing import Preprocessing
-from scoring.junk.copies import CORRUPTIONS, KINDS, corrupt, corrupted_copies, side_needed
+from scoring.relative.junk.copies import CORRUPTIONS, KINDS, corrupt, corrupted_copies, side_needed
 
 DIGESTS = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(40)]
 

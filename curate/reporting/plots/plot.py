@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
-from curate.plots.options import PlotOptions
-from curate.plots.request import Numbers, PlotRequest
-from curate.plots.table import KINDS, Kind, kind_of
+from curate.reporting.plots.options import PlotOptions
+from curate.reporting.plots.request import Numbers, PlotRequest
+from curate.reporting.plots.table import KINDS, Kind, kind_of
 from curate.sheets.style import WIDTH, chart_bytes, check_chart, check_width, save_chart
 from scoring.errors import InputError
 from scoring.settings import require_between

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.junk.threshold import UPPER
 from scoring.metrics.proportions import wilson
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import Interval, percentiles
+from scoring.relative.junk.threshold import UPPER
 
 LEAST_AUROC = 0.98  # below either bound, p_junk does not apply
 LEAST_DETECTED = 0.8

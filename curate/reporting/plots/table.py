@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scoring.lookup import lookup
 
 if TYPE_CHECKING:
-    from curate.plots.request import Numbers
+    from curate.reporting.plots.request import Numbers
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Kind:
         return kind
 
 
-_ROOM = "curate.plots."
+_ROOM = "curate.reporting.plots."
 _JUDGED = frozenset({"column", "label", "labelled", "right", "prediction", "embedding", "repeats", "sample"})
 KINDS: dict[str, Kind] = {  # to add a kind, add a line
     "histogram": Kind(

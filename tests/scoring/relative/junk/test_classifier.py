@@ -5,13 +5,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from scoring.errors import InputError
-from scoring.junk import classifier as junk_classifier
-from scoring.junk.classifier import LEAST_IMAGES, PENALTY, _logistic, train
-from scoring.junk.features import JunkInputs, Scale, columns_read, features_of
-from scoring.junk.heldout import held_out, nearness, tail_share
-from scoring.junk.stored import from_json, rounded, to_json
-from scoring.junk.threshold import flagged_most, tail_bound, threshold_of
 from scoring.metrics.ranking import auroc
+from scoring.relative.junk import classifier as junk_classifier
+from scoring.relative.junk.classifier import LEAST_IMAGES, PENALTY, _logistic, train
+from scoring.relative.junk.features import JunkInputs, Scale, columns_read, features_of
+from scoring.relative.junk.heldout import held_out, nearness, tail_share
+from scoring.relative.junk.stored import from_json, rounded, to_json
+from scoring.relative.junk.threshold import flagged_most, tail_bound, threshold_of
 
 WIDTH = 16
 KINDS = ("dark", "noise", "flat")

@@ -15,7 +15,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from curate.cli import app
-from curate.plots.table import KINDS
+from curate.reporting.plots.table import KINDS
 
 N = 60
 HOSTILE = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from curate.plots.request import Numbers, PlotRequest
+from curate.reporting.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
 from scoring.errors import InputError

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.junk.features import Floats, JunkInputs, Scale, columns_read
-from scoring.junk.heldout import FEWEST_COMPARED, MOST_FLAGGED, NONE, UNDECIDED, HeldOut, held_out, nearness
-from scoring.junk.threshold import tail_bound, threshold_of
+from scoring.relative.junk.features import Floats, JunkInputs, Scale, columns_read
+from scoring.relative.junk.heldout import FEWEST_COMPARED, MOST_FLAGGED, NONE, UNDECIDED, HeldOut, held_out, nearness
+from scoring.relative.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
 
 FOLDS = 3  # number of folds; each image is scored out of fold

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY
 from curate.evaluation.rows import score_columns
-from curate.plots.request import Numbers, PlotRequest
 from curate.reporting.numbers import bin_counts, bin_edges
+from curate.reporting.plots.request import Numbers, PlotRequest
 from curate.sheets import style
 from curate.sheets.captions import plain_line
 from curate.tables.needs import Needs, default_column
