@@ -31,7 +31,7 @@ from named_data import add_data
 from transfer_datasets import Images
 
 import curate
-from scoring.checkpoint import find_checkpoint, read_header
+from scoring.cards import find_checkpoint, read_header
 from scoring.metrics.classifier import fit_linear
 from scoring.metrics.proportions import wilson
 from scoring.metrics.ranking import auroc

@@ -17,7 +17,8 @@ import curate
 from curate.columns import OK
 from curate.statistics.degradations import laplacian_variance
 from curate.tables.table import embedding_matrix
-from scoring.checkpoint import find_checkpoint, load_model, read_header, save_checkpoint
+from scoring.cards import find_checkpoint, read_header
+from scoring.checkpoint import load_model, save_checkpoint
 from scoring.images import decode_rgb
 from scoring.model import ScoringModel
 

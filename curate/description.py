@@ -137,8 +137,8 @@ def _receipt(path: AnyPath) -> Description:
 
 
 def _checkpoint(path: Path) -> Description:
-    from scoring.checkpoint import read_checkpoint  # imported here, since tables do not need it
+    from scoring.cards import read_card  # imported here, since tables do not need it
 
     if not path.is_file():
         raise InputError(f"{path} does not exist; expected a checkpoint (.safetensors)")
-    return Description(str(path), "checkpoint", read_checkpoint(path)[0])
+    return Description(str(path), "checkpoint", read_card(path))

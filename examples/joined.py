@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from scoring.backbones import published_shapes
+from scoring.cards import PackagedWeights, PartSpec
 from scoring.checkpoint import packaged_tensors
 from scoring.errors import InputError
 from scoring.images import Preprocessing
-from scoring.joined_backbone import JoinedBackbone, PartSpec
+from scoring.joined_backbone import JoinedBackbone
 from scoring.model import ScoringModel, side_by_side
-from scoring.packaged import PackagedWeights, convert_weights, tensors_digest
+from scoring.packaged import convert_weights, tensors_digest
 
 FEWEST = 2  # images that a spread can be measured on
 WHITENED = 0.25  # 1 would give all directions of a projection the same second moment, 0 leaves them as they are

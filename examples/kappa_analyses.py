@@ -49,7 +49,8 @@ from curate.sheets.style import drawing, new_axes, new_figure, save_chart
 from curate.statistics.degradations import resize
 from curate.tables.needs import default_column
 from curate.tables.table import open_table
-from scoring.checkpoint import load_model, read_header, shipped_models
+from scoring.cards import read_header, shipped_models
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.metrics.ranking import auroc, r_auroc, spearman
 from scoring.scorers import columns_of

@@ -1,6 +1,5 @@
 """One model in one file: safetensors with a JSON header; nothing is unpickled."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,22 +12,27 @@ from safetensors.torch import save
 from torch import Tensor
 
 from scoring.atomic import AtomicFile, commit_together
-from scoring.backbones import published_shapes, require_options, timm_hint
+from scoring.backbone_options import require_options
+from scoring.backbones import published_shapes
+from scoring.cards import (
+    FIT,
+    FORMAT,
+    OF_PARTS,
+    digest_of,
+    find_checkpoint,
+    listed_parts,
+    read_header,
+    require_digest,
+    why_unreadable,
+)
 from scoring.errors import InputError
 from scoring.heads import head_from_json, head_to_json
 from scoring.images import Preprocessing
-from scoring.joined_backbone import MOST_PARTS, PartSpec, part_from_json, require_parts
-from scoring.lookup import closest, lookup
+from scoring.joined_backbone import require_parts
 from scoring.model import ModelSpec, ScoringModel, side_by_side
 from scoring.model_names import DEFAULT, is_published
-from scoring.packaged import COUNTER, hash_tensors
+from scoring.packaged import COUNTER, packaged_weights, stored
 from scoring.published import load_published
-
-FORMAT = 1
-OF_PARTS = 2  # format number for models of several backbones
-SHIPPED = Path(__file__).parent / "checkpoints"
-FIT = "fit"  # the part of a card, and the start of the names of tensors, that curate fit adds to a model
-REQUIRED = ("method", "backbone", "heads", "preprocessing", "training", "metrics", "data_licence", "digest")
 
 
 def stored_names(model: ScoringModel) -> dict[str, Tensor]:
@@ -58,42 +62,13 @@ def packaged_tensors(spec: ModelSpec, model: ScoringModel) -> dict[str, Tensor]:
     for at, part in enumerate(spec.parts):
         if part.packaged is None:
             continue
-        weights = part.packaged.weights(published_shapes(part.name, part.options))
+        weights = packaged_weights(part.packaged, published_shapes(part.name, part.options))
         for name, like in model.backbone.parts[at].state_dict().items():  # type: ignore[index, union-attr]
             if not name.endswith(COUNTER) and (name not in weights or weights[name].shape != like.shape):
                 raise InputError(f"{part.packaged.package} does not hold the weights of {part.name!r}: {name} differs")
             counter = torch.zeros(like.shape, dtype=like.dtype)
             tensors[f"backbone.parts.{at}.{name}"] = counter if name.endswith(COUNTER) else weights[name]
     return tensors
-
-
-def shipped_models() -> dict[str, Path]:
-    """Return the models shipped with the package: name -> file, sorted by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.safetensors"))}
-
-
-def find_checkpoint(name: str | Path) -> Path:
-    """Return the file of a shipped model by name, or the path itself if it is a file; InputError if it is neither."""
-    if is_published(name):
-        raise InputError(f"expected a checkpoint, got {name}; `curate models convert` makes one from a file of weights")
-    path = Path(name)
-    if str(name) not in shipped_models() and (path.suffix or path.is_file() or len(path.parts) > 1):
-        if not path.is_file():
-            near = closest(path.name, (each.name for each in path.parent.glob("*.safetensors")))
-            near = near or ("" if len(path.parts) > 1 or path.suffix == ".safetensors" else timm_hint(str(name)))
-            raise InputError(
-                f"expected a checkpoint file, got none at {name}{near or '; `curate models` lists what ships'}"
-            )
-        return path
-    shipped = shipped_models()
-    if not shipped:
-        raise InputError(
-            f"this installation has no models at {SHIPPED}; pass a checkpoint file, or install curate again"
-        )
-    if str(name) not in shipped and not closest(str(name), shipped):
-        hint = timm_hint(str(name)) or "; write timm:NAME for a timm model; a file of weights ends in .safetensors"
-        raise InputError(f"unknown model {str(name)!r} (known: {', '.join(shipped)}){hint}")
-    return lookup(shipped, str(name), kind="model")
 
 
 def save_checkpoint(
@@ -162,7 +137,7 @@ def write_checkpoint(
         overwrite: replace an existing file.
     """
     header = {name: value for name, value in card.items() if name != "digest"}
-    header["digest"] = _digest(tensors, header)
+    header["digest"] = digest_of(header, stored(tensors))
     file = AtomicFile(path, overwrite=overwrite)
     try:
         file.write(save(tensors, {"curate": json.dumps(header, sort_keys=True)}))
@@ -174,33 +149,6 @@ def write_checkpoint(
     return str(header["digest"])
 
 
-def read_header(path: str | Path) -> dict[str, Any]:
-    """Return the card of a checkpoint without reading its weights; InputError if it is no readable checkpoint."""
-    path = Path(path)
-    if Path(path).exists() and not Path(path).is_file():  # reading a FIFO would block
-        raise InputError(f"{path} is not a checkpoint: expected a .safetensors file, got a folder, a device or a pipe")
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not a checkpoint: {_why_unreadable(path, error)}") from None
-    try:
-        header = json.loads(metadata["curate"])
-    except (KeyError, ValueError, RecursionError):
-        raise InputError(
-            f"{path} is a safetensors file, but not one of curate's: its header has no model card; "
-            "expected a file that `curate train` wrote"
-        ) from None
-    if not isinstance(header, dict) or header.get("format") not in (FORMAT, OF_PARTS):
-        got = header.get("format") if isinstance(header, dict) else type(header).__name__
-        known = f"formats {FORMAT} and {OF_PARTS}"
-        raise InputError(f"{path} has checkpoint format {got!r}; this version of curate reads {known}")
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise InputError(f"{path} is a damaged checkpoint: its card lacks {', '.join(missing)}")
-    return header
-
-
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the card and all tensors as stored; InputError as ``read_header``, or if the digest does not match."""
     header = read_header(path)
@@ -208,11 +156,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with safe_open(path, "pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (not a mapping)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path} is not a checkpoint: {_why_unreadable(path, error)}") from None
-    if _digest(tensors, header) != header["digest"]:
-        raise InputError(
-            f"{path} is damaged: its contents do not match the digest in its card; fetch or train it again"
-        )
+        raise InputError(f"{path} is not a checkpoint: {why_unreadable(path, error)}") from None
+    require_digest(path, header, stored(tensors))
     return header, tensors
 
 
@@ -268,30 +213,13 @@ def _backbone_to_json(model: ScoringModel) -> dict[str, Any]:
     return {**record, "parts": [part.to_json() for part in spec.parts], **of_all}
 
 
-def parts_of(header: Mapping[str, Any]) -> list[PartSpec]:
-    """Return the joined backbones that a card lists; empty for a model with one; InputError if they are malformed."""
-    try:
-        return _parts(header)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"the card of this model cannot be read ({error}); fetch it again") from None
-
-
-def _parts(header: Mapping[str, Any]) -> list[PartSpec]:
-    if header["format"] != OF_PARTS:
-        return []
-    records = header["backbone"]["parts"]
-    if not isinstance(records, list) or len(records) > MOST_PARTS:
-        raise ValueError(f"expected at most {MOST_PARTS} backbones")
-    return [part_from_json(record) for record in records]
-
-
 def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
     try:
         heads = {str(name): head_from_json(head) for name, head in header["heads"].items()}
         preprocessing, backbone = Preprocessing.from_json(header["preprocessing"]), header["backbone"]
         embedding = str(header.get("embedding", ""))
         if header["format"] == OF_PARTS:
-            parts, projection = _parts(header), backbone["projection"]
+            parts, projection = listed_parts(header), backbone["projection"]
             require_parts(parts, preprocessing.size, projection)
             spec = side_by_side(parts, preprocessing, projection)
             if spec.preprocessing != preprocessing:
@@ -305,24 +233,3 @@ def _spec(path: Path, header: Mapping[str, Any]) -> ModelSpec:
         return ModelSpec(str(backbone["name"]), options, heads, preprocessing, embedding=embedding)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is a damaged checkpoint: its card cannot be read ({error})") from None
-
-
-def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of the card without its digest, and of every tensor with its name."""
-    total = hashlib.sha256()
-    card = {name: value for name, value in header.items() if name != "digest"}
-    total.update(json.dumps(card, sort_keys=True).encode())
-    hash_tensors(total, tensors)
-    return total.hexdigest()
-
-
-def _why_unreadable(path: Path, error: Exception) -> str:
-    if not path.is_file():
-        return "no such file"
-    with path.open("rb") as file:
-        start = file.read(8)
-    if start[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
-        return "it looks like a pickled PyTorch file, which could run code and is never loaded; expected .safetensors"
-    if len(start) == 8 and int.from_bytes(start, "little") < 100_000_000 and path.suffix == ".safetensors":
-        return f"the file is cut short or damaged ({error}); fetch or train it again"
-    return "expected a .safetensors file that `curate train` wrote"

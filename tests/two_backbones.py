@@ -6,7 +6,7 @@ from pathlib import Path
 import timm
 import torch
 
-from scoring.joined_backbone import PartSpec
+from scoring.cards import PartSpec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import joined

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from scoring.backbones import create_backbone, published_preprocessing, size_options
-from scoring.checkpoint import load_model, shipped_models
+from scoring.cards import shipped_models
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.model import ModelSpec, ScoringModel
 from scoring.model_names import FILE

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from scoring.atomic import AtomicFile, place_errors, sync_folder
-from scoring.checkpoint import read_header
+from scoring.cards import read_header
 from scoring.errors import InputError
 from scoring.lock import LOCK, HeldFolder
 

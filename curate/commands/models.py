@@ -87,7 +87,7 @@ def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:
 
 def about_lines(stem: str, card: dict[str, Any]) -> list[str]:
     """Return the purpose of a model, and its backbone's packages with whether each is installed."""
-    from scoring.checkpoint import parts_of
+    from scoring.cards import parts_of
     from scoring.errors import InputError
 
     good_for = card.get("good for", GOOD_FOR.get(stem))

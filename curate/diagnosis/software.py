@@ -14,7 +14,7 @@ from PIL import Image, features
 
 from curate.diagnosis.contract import NOTE, PROBLEM, MachineFact
 from curate.version import __version__
-from scoring.checkpoint import parts_of, read_header, shipped_models
+from scoring.cards import parts_of, read_header, shipped_models
 from scoring.errors import InputError
 from scoring.images import Preprocessing, decode
 from scoring.images.sniff import DECODED

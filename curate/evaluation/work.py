@@ -29,7 +29,8 @@ from curate.options.values import several
 from curate.statistics.weighted import RankOrder, weighted_spearman
 from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
-from scoring.checkpoint import load_model, read_header, shipped_models
+from scoring.cards import read_header, shipped_models
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.metrics.ranking import entropy, ranks
 from scoring.metrics.resampling import permutation_test_linear

@@ -28,7 +28,8 @@ from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
 from scoring.atomic import AtomicFile
-from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
+from scoring.cards import find_checkpoint, read_header, shipped_models
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.metrics.classifier import cross_validate, fit_linear
 from scoring.metrics.duplicates import group_duplicates

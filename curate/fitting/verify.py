@@ -11,7 +11,8 @@ from curate.manifest.store_path import AnyPath, path_on_disk, path_to_read, sha2
 from curate.policies.findings import VerificationResult
 from curate.tables.dataset import read_dataset
 from curate.tables.table import open_table
-from scoring.checkpoint import find_checkpoint, load_model
+from scoring.cards import find_checkpoint
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.relative.stored import digest_of_fit, read_fit
 

@@ -14,7 +14,8 @@ from curate.manifest import ReadError
 from curate.tables.arrays import quality_values
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table
-from scoring.checkpoint import find_checkpoint, load_model, read_header, shipped_models
+from scoring.cards import find_checkpoint, read_header, shipped_models
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import DecodedImage, decode
 from scoring.images.budget import BODIES

@@ -15,11 +15,11 @@ def run_models(options: ModelsOptions) -> dict[str, Any]:
     Raises:
         InputError: for an unknown name, or a file that does not match its digest.
     """
-    from scoring.checkpoint import find_checkpoint, read_checkpoint, shipped_models
+    from scoring.cards import find_checkpoint, read_card, shipped_models
 
     if options.name is None:
-        return {stem: read_checkpoint(path)[0] for stem, path in shipped_models().items()}
-    return read_checkpoint(find_checkpoint(options.name))[0]
+        return {stem: read_card(path) for stem, path in shipped_models().items()}
+    return read_card(find_checkpoint(options.name))
 
 
 models = callable_of(ModelsOptions, run_models)

@@ -287,7 +287,7 @@ def _save(
 
 def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
     """Return the cache, if any, and the initial model: with a cache, the model that it was made with."""
-    from scoring.backbones import parse_backbone_options
+    from scoring.backbone_options import parse_backbone_options
     from trainers.cache import open_cache
     from trainers.start import find_start, start_of
 

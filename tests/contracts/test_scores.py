@@ -18,7 +18,8 @@ from curate.selftests.contract import COPIES, HOLDS, WORSE
 from curate.selftests.invariance import FEWEST, WAYS, of_source, unchanged
 from curate.selftests.run import selftest
 from curate.tables.table import open_table
-from scoring.checkpoint import load_model, save_checkpoint, shipped_models
+from scoring.cards import shipped_models
+from scoring.checkpoint import load_model, save_checkpoint
 from scoring.heads import GaussiansHeadSpec, PosteriorHeadSpec, PrototypeHeadSpec
 from scoring.images import decode
 from scoring.model import ScoringModel

@@ -80,7 +80,7 @@ CALLS = {
         ["none.parquet", "histogram", "-o", "h.svg"],
     ),
     "doctor": ("curate.diagnosis.run.examine", ["--seconds", "0"], ["none"]),
-    "models": ("scoring.checkpoint.shipped_models", [], ["none.safetensors"]),
+    "models": ("scoring.cards.shipped_models", [], ["none.safetensors"]),
     "cache": ("scoring.runner.select_device", ["d", "-o", "f"], ["none", "-o", "f"]),
     "export": (
         "curate.exporting.subset.run_export",

@@ -33,7 +33,7 @@ from curate.rounds.simulation.plot import read_replay
 from curate.tables.known import read_known, read_votes
 from curate.tables.table import METADATA_KEY, open_table
 from curate.tables.typed_json import from_json
-from scoring.checkpoint import read_header
+from scoring.cards import read_header
 from trainers.cache import ABOUT, read_about
 
 ROWS = ExpectedRows.of({"a.jpg": "/x/a.jpg", "b": None, "=c": "/x/c"}, ["cat", "dog"])

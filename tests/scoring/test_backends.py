@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from scoring.backends import BACKENDS, backend_versions
+from scoring.cards import PartSpec
 from scoring.errors import InputError, MissingExtraError
 from scoring.folded import has_bfloat16, relative_error
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
-from scoring.joined_backbone import PartSpec
 from scoring.model import ModelSpec, ScoringModel
 from scoring.openvino_backbone import GROUP, OpenvinoBackbone, with_openvino
 from scoring.runner import Runner

@@ -1,17 +1,22 @@
 import json
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from scoring import checkpoint
-from scoring.checkpoint import find_checkpoint, load_model, read_header, save_checkpoint
+from scoring import cards, checkpoint, packaged
+from scoring.cards import find_checkpoint, read_header
+from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 
+ROOT = Path(__file__).parents[2]
 CARD = {"method": "visimsiam", "training": {"data": "none"}, "metrics": {"loss": 1.0}, "data_licence": "CC0"}
 
 
@@ -94,10 +99,24 @@ def test_a_truncated_checkpoint_is_refused(saved, tmp_path, keep):
 
 def test_a_flipped_bit_in_the_weights_is_noticed(saved, tmp_path):
     data = bytearray(saved.read_bytes())
-    data[-1000] ^= 1
-    (tmp_path / "flip.safetensors").write_bytes(data)
-    with pytest.raises(InputError, match="do not match the digest"):
-        load_model(tmp_path / "flip.safetensors")
+    data[-1] ^= 1
+    (tmp_path / "bad.safetensors").write_bytes(data)
+    for read in (load_model, cards.read_card):
+        with pytest.raises(InputError, match="do not match the digest"):
+            read(tmp_path / "bad.safetensors")
+
+
+def test_a_card_is_verified_without_torch_whatever_the_types_of_the_weights(saved, tmp_path):
+    header, path = read_header(saved), tmp_path / "types.safetensors"
+    kinds = {value: getattr(torch, value) for value in cards.DTYPES.values()}
+    tensors = {name: torch.ones(2, 3).to(kind) for name, kind in kinds.items()}
+    tensors |= {"scalar": torch.tensor(2.5), "empty": torch.zeros(0, 4)}
+    digest = checkpoint.write_checkpoint(path, tensors, header, overwrite=True)
+    assert cards.read_card(path) == checkpoint.read_checkpoint(path)[0] == {**header, "digest": digest}
+    code = "import sys, pathlib; from scoring.cards import read_card; read_card(pathlib.Path(sys.argv[1]))\n"
+    code += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_another_format_is_refused_with_both_versions(saved, tmp_path):
@@ -114,7 +133,7 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path):
 
 def test_a_card_that_names_another_backbone_does_not_fit(saved, tmp_path, monkeypatch):
     path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "vit_giant_patch14_224", "options": {}})
-    monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
+    monkeypatch.setattr(checkpoint, "require_digest", lambda path, header, tensors: None)
     with pytest.raises(InputError, match="the weights do not fit 'vit_giant_patch14_224'"):
         load_model(path)
 
@@ -149,7 +168,7 @@ def test_a_model_that_is_not_there_is_named_with_what_could_be_meant(tmp_path, m
 def test_a_card_cannot_make_timm_read_a_file(saved, tmp_path, monkeypatch):
     options = {"checkpoint_path": str(tmp_path / "evil.pth")}
     path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "test_resnet", "options": options})
-    monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
+    monkeypatch.setattr(checkpoint, "require_digest", lambda path, header, tensors: None)
     with pytest.raises(InputError, match=r"backbone option checkpoint_path=.* is not one of"):
         load_model(path)
 
@@ -169,7 +188,7 @@ def test_a_folder_named_like_a_model_does_not_hide_it(tmp_path, monkeypatch):
     shipped = tmp_path / "shipped"
     shipped.mkdir()
     (shipped / "visimsiam.safetensors").touch()
-    monkeypatch.setattr(checkpoint, "SHIPPED", shipped)
+    monkeypatch.setattr(cards, "SHIPPED", shipped)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "visimsiam").mkdir()
     assert find_checkpoint("visimsiam") == shipped / "visimsiam.safetensors"
@@ -179,7 +198,7 @@ def test_a_folder_named_like_a_model_does_not_hide_it(tmp_path, monkeypatch):
 def test_weights_that_are_not_finite_are_refused_by_name(saved, tmp_path, value):
     header, tensors = checkpoint.read_checkpoint(saved)
     tensors["heads.visimsiam.out.bias"][0] = value
-    header["digest"] = checkpoint._digest(tensors, header)
+    header["digest"] = cards.digest_of(header, packaged.stored(tensors))
     save_file(tensors, tmp_path / "bad.safetensors", {"curate": json.dumps(header)})
     with pytest.raises(InputError, match=r"the weights 'heads\.visimsiam\.out\.bias' are not all finite"):
         load_model(tmp_path / "bad.safetensors")

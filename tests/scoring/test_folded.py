@@ -3,6 +3,7 @@ import timm
 import torch
 from torch import nn
 
+from scoring.cards import PartSpec
 from scoring.folded import (
     BackboneInputs,
     PackedBackbone,
@@ -14,7 +15,7 @@ from scoring.folded import (
 )
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
-from scoring.joined_backbone import JoinedBackbone, PartSpec
+from scoring.joined_backbone import JoinedBackbone
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import Runner, has_bfloat16, select_precision
 

@@ -21,11 +21,12 @@ from two_backbones import (
 )
 
 from scoring import checkpoint
-from scoring.checkpoint import load_model, read_header, save_checkpoint
+from scoring.cards import PartSpec, part_from_json, read_header
+from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
 from scoring.heads import KappaHeadSpec
 from scoring.images import Preprocessing
-from scoring.joined_backbone import JoinedBackbone, PartSpec, part_from_json, require_parts
+from scoring.joined_backbone import JoinedBackbone, require_parts
 from scoring.model import ModelSpec, ScoringModel, side_by_side
 from trainers.start import backbone_digest
 
@@ -252,7 +253,7 @@ BAD = {
 def test_a_card_that_says_what_cannot_be_is_one_line(saved, tmp_path, monkeypatch, name):
     change, words = BAD[name]
     path = written(saved, tmp_path / "bad.safetensors", **change(saved))
-    monkeypatch.setattr(checkpoint, "_digest", lambda tensors, header: header["digest"])
+    monkeypatch.setattr(checkpoint, "require_digest", lambda path, header, tensors: None)
     with pytest.raises(InputError, match=words) as caught:
         load_model(path)
     assert "\n" not in str(caught.value)

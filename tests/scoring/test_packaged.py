@@ -13,9 +13,10 @@ from two_backbones import CARD, FILE, NAME, PACKAGE, images, install, joined, ma
 
 from scoring import packaged as subject
 from scoring.backbones import published_shapes
+from scoring.cards import PackagedWeights
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
-from scoring.packaged import cached_path
+from scoring.packaged import cached_path, packaged_weights
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +57,7 @@ def same(first, other):
 
 def test_tensors_go_by_their_order_to_timms_names_and_no_code_of_the_package_runs(place, weights):
     state = make_package(place)
-    tensors = weights.weights(published_shapes(NAME))
+    tensors = packaged_weights(weights, published_shapes(NAME))
     expected = {name: value for name, value in state.items() if not name.endswith("num_batches_tracked")}
     assert same(tensors, expected)
     assert "tiny_weights" not in sys.modules
@@ -90,21 +91,21 @@ def test_a_package_that_is_missing_is_one_line_with_the_pip_line(place, saved, m
 
 def test_weights_that_do_not_fit_the_card_are_refused_though_the_file_is_the_right_one(weights):
     with pytest.raises(InputError, match=r"do not fit: conv1.0.weight is .*, expected"):
-        weights.weights(published_shapes("resnet18d"))
-    wrong = subject.PackagedWeights(weights.package, weights.file, weights.sha256, "0" * 64)
+        packaged_weights(weights, published_shapes("resnet18d"))
+    wrong = PackagedWeights(weights.package, weights.file, weights.sha256, "0" * 64)
     with pytest.raises(InputError, match="differ from the model's card"):
-        wrong.weights(published_shapes(NAME))
+        packaged_weights(wrong, published_shapes(NAME))
 
 
 def test_the_converted_file_is_read_at_the_next_load(place, weights, monkeypatch):
-    first = weights.weights(published_shapes(NAME))
+    first = packaged_weights(weights, published_shapes(NAME))
     monkeypatch.setattr(subject, "convert_weights", lambda *args, **kw: pytest.fail("converted twice"))
-    assert same(weights.weights(published_shapes(NAME)), first)
+    assert same(packaged_weights(weights, published_shapes(NAME)), first)
 
 
 @pytest.mark.parametrize("harm", ["other weights", "other names", "cut", "text", "empty", "huge", "folder"])
 def test_a_converted_file_that_was_tampered_with_is_made_again(place, weights, harm):
-    first = weights.weights(published_shapes(NAME))
+    first = packaged_weights(weights, published_shapes(NAME))
     path = cached_path(weights)
     good = path.read_bytes()
     if harm == "other weights":
@@ -122,7 +123,7 @@ def test_a_converted_file_that_was_tampered_with_is_made_again(place, weights, h
     else:
         path.unlink()
         path.mkdir()
-    assert same(weights.weights(published_shapes(NAME)), first)
+    assert same(packaged_weights(weights, published_shapes(NAME)), first)
     if harm != "folder":
         assert same(load_file(path), first)
 
@@ -130,11 +131,11 @@ def test_a_converted_file_that_was_tampered_with_is_made_again(place, weights, h
 def test_a_cache_folder_that_cannot_be_written_costs_no_result(place, weights, monkeypatch):
     (place / "file").write_text("no folder")
     monkeypatch.setenv("CURATE_CACHE", str(place / "file"))
-    assert weights.weights(published_shapes(NAME)).keys()
+    assert packaged_weights(weights, published_shapes(NAME)).keys()
     assert (place / "file").read_text() == "no folder"
     monkeypatch.delenv("CURATE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "xdg"))
-    weights.weights(published_shapes(NAME))
+    packaged_weights(weights, published_shapes(NAME))
     assert cached_path(weights).is_file()
     assert place / "xdg" / "curate" in cached_path(weights).parents
 

@@ -6,7 +6,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from scoring import backbones
-from scoring.checkpoint import find_checkpoint, load_model
+from scoring.cards import find_checkpoint
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import Preprocessing
 from scoring.model_names import with_weights

@@ -5,7 +5,8 @@ import timm
 import torch
 
 from scoring.backbones import create_backbone, pads_same, published_shapes, stored_backbone
-from scoring.checkpoint import load_model, shipped_models
+from scoring.cards import shipped_models
+from scoring.checkpoint import load_model
 from scoring.shipped_networks import NETWORKS, same_padding
 
 

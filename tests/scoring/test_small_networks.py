@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from scoring.backbones import create_backbone, feature_width, parse_backbone_options
+from scoring.backbone_options import parse_backbone_options
+from scoring.backbones import create_backbone, feature_width
 from scoring.checkpoint import load_model, save_checkpoint
 from scoring.errors import InputError
 from scoring.small_networks import STAGES

@@ -265,7 +265,7 @@ def test_published_weights_that_cannot_be_fetched_say_so_in_one_line(monkeypatch
 
 def test_a_start_is_a_checkpoint_a_shipped_name_or_a_bare_architecture(tiny_checkpoint, monkeypatch):
     monkeypatch.setattr("trainers.start.shipped_models", lambda: {"mine": tiny_checkpoint})
-    monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"mine": tiny_checkpoint})
+    monkeypatch.setattr("scoring.cards.shipped_models", lambda: {"mine": tiny_checkpoint})
     named, by_path, bare = find_start("mine"), find_start(str(tiny_checkpoint)), find_start("resnet10t")
     assert named.about["digest"] == by_path.about["digest"]
     assert named.backbone == "test_resnet"

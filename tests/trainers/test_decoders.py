@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from scoring.checkpoint import read_header
+from scoring.cards import read_header
 from scoring.marks import Marks, decoding_path
 
 FAILING = Path(__file__).parents[1] / "scoring" / "images" / "failing_decoder.py"

@@ -5,8 +5,8 @@ from PIL import Image
 
 from curate.training.recipe import AUGMENTATION, SHARED, recipe, with_named_recipe
 from curate.training.train import train as curate_train
-from scoring.backbones import parse_backbone_options
-from scoring.checkpoint import read_header
+from scoring.backbone_options import parse_backbone_options
+from scoring.cards import read_header
 from scoring.errors import InputError
 from scoring.lars import LARS
 from scoring.settings import parse_settings

@@ -11,9 +11,9 @@ from curate.manifest import SourceOptions
 from curate.manifest.schemes import scheme_of
 from curate.tables.provenance import READ_AGAIN, REQUEST
 from curate.tables.table import Table
-from scoring.checkpoint import DEFAULT, read_header, shipped_models
+from scoring.cards import read_header, shipped_models
 from scoring.errors import InputError
-from scoring.model_names import is_published
+from scoring.model_names import DEFAULT, is_published
 
 LABELLING = "label_from_folder"
 READING = (*READ_AGAIN, LABELLING)

@@ -12,7 +12,8 @@ from commandline import run
 from PIL import Image
 
 from curate.training.dataset import class_column, label_column, open_source
-from scoring.checkpoint import load_model, read_header, save_checkpoint
+from scoring.cards import read_header
+from scoring.checkpoint import load_model, save_checkpoint
 from trainers.cache import open_cache
 from trainers.data import number_labels
 

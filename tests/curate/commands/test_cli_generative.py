@@ -6,7 +6,7 @@ import pytest
 from commandline import run
 from PIL import Image
 
-from scoring.checkpoint import read_header
+from scoring.cards import read_header
 
 SMALL = ["--size", "32", "--backbone", "test_resnet", "--batch-size", "8", "--epochs", "2", "--device", "cpu"]
 NARROW = ["--set", "views=2", "--set", "channels=8", "--set", "latent_dim=6"]

@@ -8,7 +8,8 @@ import pytest
 from commandline import run
 from PIL import Image
 
-from scoring.checkpoint import load_model, read_header, save_checkpoint
+from scoring.cards import read_header
+from scoring.checkpoint import load_model, save_checkpoint
 
 HEAD = ["--batch-size", "8", "--epochs", "2", "--device", "cpu", "--freeze"]
 

@@ -8,14 +8,15 @@ import two_backbones
 from commandline import run
 from PIL import Image
 
-from scoring.checkpoint import load_model, read_header, save_checkpoint
+from scoring.cards import read_header
+from scoring.checkpoint import load_model, save_checkpoint
 
 
 @pytest.fixture
 def ships(monkeypatch, tiny_checkpoint):
     """Pretend that the tiny checkpoint, and a copy by another name, came with the package."""
     models = {"other": tiny_checkpoint, "world": tiny_checkpoint}
-    monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: models)
+    monkeypatch.setattr("scoring.cards.shipped_models", lambda: models)
     return tiny_checkpoint
 
 
@@ -43,7 +44,7 @@ def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_wh
     two_backbones.install(tmp_path, monkeypatch)
     path = tmp_path / "world.safetensors"
     save_checkpoint(path, two_backbones.make_model(), {**two_backbones.CARD, "good for": "photographs"})
-    monkeypatch.setattr("scoring.checkpoint.shipped_models", lambda: {"world": path})
+    monkeypatch.setattr("scoring.cards.shipped_models", lambda: {"world": path})
     first = "backbone test_resnet at 64 px: in the package tiny-weights, "
     rest = [
         "good for: photographs",
@@ -67,7 +68,7 @@ def test_json_is_the_card_itself(ships):
 
 
 def test_an_installation_without_models_says_so(monkeypatch):
-    monkeypatch.setattr("scoring.checkpoint.shipped_models", dict)
+    monkeypatch.setattr("scoring.cards.shipped_models", dict)
     result = run("models")
     assert result.exit_code == 0
     assert result.stdout == ""

@@ -15,7 +15,8 @@ from PIL import Image
 
 import trainers.loop
 import trainers.views
-from scoring.checkpoint import load_model, read_header, save_checkpoint
+from scoring.cards import read_header
+from scoring.checkpoint import load_model, save_checkpoint
 from trainers.monitor import Monitor
 from trainers.work import TrainingFolder
 

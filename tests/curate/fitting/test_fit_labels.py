@@ -18,7 +18,8 @@ from curate.rounds.import_labels import round_import
 from curate.rounds.init import round_init
 from curate.rounds.next import round_next
 from curate.tables.table import open_table
-from scoring.checkpoint import load_model, read_header
+from scoring.cards import read_header
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.relative.stored import read_fit
 

@@ -20,7 +20,8 @@ from curate.fitting.verify import verify_fit
 from curate.tables.needs import default_column
 from curate.tables.table import embedding_field, open_table
 from curate.tables.writer import TableWriter
-from scoring.checkpoint import read_checkpoint, read_header, write_checkpoint
+from scoring.cards import read_header
+from scoring.checkpoint import read_checkpoint, write_checkpoint
 from scoring.errors import InputError
 from scoring.published import load_published
 from scoring.relative.columns import COPIES, JUNK, LOCAL, PER_IMAGE

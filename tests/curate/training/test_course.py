@@ -17,7 +17,8 @@ from curate.reporting.plots.course import read_course
 from curate.reporting.plots.plot import plot
 from curate.training.course import Probe, RunCourse
 from curate.training.train import train as curate_train
-from scoring.checkpoint import load_model, read_header
+from scoring.cards import read_header
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.metrics.ranking import r_auroc
 from trainers.config import TrainConfig

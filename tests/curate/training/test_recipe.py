@@ -14,7 +14,7 @@ from curate.cli import app
 from curate.options.option import declared
 from curate.training.dataset import fitted
 from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe, split_settings
-from scoring.checkpoint import read_header
+from scoring.cards import read_header
 from scoring.errors import InputError
 from trainers.config import TrainConfig
 from trainers.methods.classes import Supervised

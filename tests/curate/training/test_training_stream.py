@@ -15,7 +15,7 @@ import trainers.data
 from curate.manifest import open_manifest
 from curate.training import stream
 from curate.training.stream import stream_readers
-from scoring.checkpoint import read_header
+from scoring.cards import read_header
 from scoring.errors import InputError
 from trainers import loop
 

@@ -8,7 +8,8 @@ from PIL import Image
 
 from curate.training.train import train
 from scoring.backbones import create_backbone
-from scoring.checkpoint import load_model, read_header
+from scoring.cards import read_header
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.lookup import lookup
 from trainers.methods.table import METHODS, WHERE
