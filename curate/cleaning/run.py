@@ -43,12 +43,11 @@ from curate.reporting.review import DECIDED, LIKE, on_images, read_findings
 from curate.tables.keys import rows_with_keys
 from curate.tables.table import Table, open_table
 from scoring.atomic import AtomicFile
-from scoring.checkpoint import FIT, find_checkpoint, read_header
+from scoring.cards import FIT, find_checkpoint, read_header
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup
 from scoring.model_names import is_published
-from scoring.relative.columns import JUNK
-from scoring.relative.fit import FEW_ROWS
+from scoring.relative.columns import FEW_ROWS, JUNK
 
 LOOKED_AT = 1000  # rows that are checked for file paths
 SCORING = ("score", "against")

@@ -19,8 +19,8 @@ from curate.tables.dataset import Dataset, column_array, group_facts, read_datas
 from curate.tables.table import Table, open_table
 from curate.tables.writer import TableWriter
 from scoring.errors import InputError
-from scoring.relative.columns import JUNK, UNLIKE
-from scoring.relative.fit import FEW_ROWS, fit_dataset
+from scoring.relative.columns import FEW_ROWS, JUNK, UNLIKE
+from scoring.relative.fit import fit_dataset
 from scoring.scorers import scored
 
 LONG = 10_000  # number of images whose comparison takes more than a few seconds

@@ -30,9 +30,8 @@ from curate.tables.writer import TableWriter
 from scoring.atomic import refuse_existing
 from scoring.atomic_folder import held_folder
 from scoring.errors import InputError
-from scoring.relative.columns import CLASS, FITTED
+from scoring.relative.columns import CLASS, FEW_ROWS, FITTED
 from scoring.relative.columns import COLUMNS as RELATIVE
-from scoring.relative.fit import FEW_ROWS
 from scoring.scorers import TABLE, columns_of, scorers_named
 
 # Settings that may differ between tables: without effect on scores, or on their last digits only.

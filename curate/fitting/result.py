@@ -12,7 +12,7 @@ from curate.counted import Grid, Printed, counted
 from curate.manifest.store_path import AnyPath
 from curate.policies.decided import uneven_words
 from scoring.metrics.resampling import Interval
-from scoring.relative.fit import FEW_ROWS
+from scoring.relative.columns import FEW_ROWS
 from scoring.relative.model import far_from
 
 KEPT = 0.7  # share of rows kept by the reported cut

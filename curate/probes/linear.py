@@ -1,14 +1,17 @@
 """The probe of a round: a linear classifier on embeddings, with calibrated probabilities."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.metrics import classifier
+
+if TYPE_CHECKING:
+    import torch
+
+    from scoring.metrics.classifier import LinearClassifier
 
 STRENGTH = 4.0  # mean norm of scaled features, which sets the strength of the penalty
 FOLDS = 5
@@ -105,6 +108,8 @@ def fit_linear_probe(
     Raises:
         InputError: without labelled rows, or with a label out of range.
     """
+    import torch  # not at the top: rounds without labels fit nothing
+
     check_labelled(vectors, labels, n_classes)
     spread = spread or spread_of(vectors)
     rows = torch.from_numpy((vectors.astype(np.float64) - spread.mean) * spread.scale)
@@ -116,18 +121,24 @@ def fit_linear_probe(
 
 
 def _fit(
-    rows: torch.Tensor, labels: torch.Tensor, n_classes: int, tolerance: float = TOLERANCE
-) -> classifier.LinearClassifier:
+    rows: "torch.Tensor", labels: "torch.Tensor", n_classes: int, tolerance: float = TOLERANCE
+) -> "LinearClassifier":
     """Minimise sum CE + |W|^2 / 2 on unscaled rows: ``fit_linear`` scales them, so the penalty is rescaled."""
+    from scoring.metrics.classifier import fit_linear
+
     length = float((rows - rows.mean(0)).square().sum(1).mean().sqrt()) or 1.0
-    return classifier.fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
+    return fit_linear(rows, labels, n_classes, c=length**2, steps=1000, tolerance=tolerance)
 
 
-def _temperature(rows: torch.Tensor, labels: torch.Tensor, n_classes: int, seed: int) -> float:
+def _temperature(rows: "torch.Tensor", labels: "torch.Tensor", n_classes: int, seed: int) -> float:
     """Return the temperature with the lowest loss on held-out rows; 1 with too few rows, or if all are equal."""
+    import torch
+
+    from scoring.metrics.classifier import spread_folds
+
     if len(rows) < LEAST_ROWS or len(torch.unique(labels)) < 2:  # a single class is certain at any temperature
         return 1.0
-    fold = classifier.spread_folds(labels, FOLDS, seed=seed)
+    fold = spread_folds(labels, FOLDS, seed=seed)
     logits, targets = [], []
     for number in range(FOLDS):
         train, held = fold != number, fold == number

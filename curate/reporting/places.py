@@ -62,10 +62,6 @@ def place_rows(
     """
     from scoring.metrics.ranking import ranks
 
-    try:
-        from openTSNE import TSNE
-    except ImportError:
-        return NO_LIBRARY
     if EMBEDDING not in dataset.table.schema.names:
         return "there is no map: the table has no embeddings"
     try:
@@ -78,6 +74,10 @@ def place_rows(
     is_placed = np.isfinite(length) & (length > 0) & dataset.ok[rows]
     if is_placed.sum() < FEWEST:
         return f"there is no map: fewer than {FEWEST} rows have an embedding"
+    try:
+        from openTSNE import TSNE  # imports scipy and scikit-learn
+    except ImportError:
+        return NO_LIBRARY
     matrix = matrix[is_placed] / length[is_placed, None]
     n = len(matrix)
     # One thread: the order of summation would change the last bits, and thereby the map.

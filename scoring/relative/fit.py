@@ -20,7 +20,6 @@ from scoring.search.kmeans import assign
 LINED_UP = 4_096  # maximal rows to cluster; of more, a sample is clustered, and the others are assigned to the nearest
 REFERENCES = 20_000  # maximal number of reference rows in a fitted model
 LEAST_ROWS = 20  # minimal number of rows
-FEW_ROWS = 50  # fewer rows give a warning
 
 
 def tournament_ranks(

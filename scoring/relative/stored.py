@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scoring.atomic import AtomicFile, commit_together
-from scoring.checkpoint import FIT, checkpoint_of, find_checkpoint, read_checkpoint, write_checkpoint
+from scoring.cards import FIT, find_checkpoint
+from scoring.checkpoint import checkpoint_of, read_checkpoint, write_checkpoint
 from scoring.errors import InputError
 from scoring.relative.fit import REFERENCES
 from scoring.relative.junk.stored import from_json, to_json

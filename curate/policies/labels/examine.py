@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,10 @@ from curate.policies.contract import Request
 from curate.policies.reviewed import LINES, OPTION, Reviewed, VerdictLines, relabelled, with_images
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.policies.verdicts import KEEP, LABELS
-from curate.probes.crossed import LabelEvidence, crossed
 from curate.probes.probabilities import codes_among
 from curate.statistics.noise.annotators import majority, weigh
 from curate.statistics.noise.quality import Mistakes, confident_joint, judge
 from curate.statistics.noise.share import Shares, shares
-from curate.tables.dataset import read_dataset
 from curate.tables.digests import value_type
 from curate.tables.known import read_votes
 from curate.tables.needs import Needs
@@ -31,6 +29,9 @@ from scoring.errors import InputError
 from scoring.metrics.resampling import Interval
 from scoring.relative.space import centred, mean_of
 from scoring.settings import require_seed
+
+if TYPE_CHECKING:
+    from curate.probes.crossed import LabelEvidence
 
 RULE = "labels"
 QUALITY, SUGGESTED, WHY, AGREEMENT = "label_quality", "suggested_label", "label_why", "label_agreement"
@@ -228,6 +229,9 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
             of another table.
     """
     request.check(table)
+    from curate.probes.crossed import crossed  # these import torch
+    from curate.tables.dataset import read_dataset
+
     reviewed = None if verdicts is None else _reviewed(table, request, verdicts)
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
     dataset = read_dataset(table, names=request.columns, once=False)
@@ -347,7 +351,7 @@ def _refuse(labels: NDArray[np.int64], classes: list[str], request: LabelsReques
         )
 
 
-def _evidence(evidence: LabelEvidence, labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
+def _evidence(evidence: "LabelEvidence", labels: NDArray[np.int64], confident: NDArray[np.int32]) -> NDArray[np.uint8]:
     """Return the evidence against each label, shape (N,), a sum of ``WITNESSES``."""
     other = labels[evidence.copy.clip(0)]
     against = np.where(evidence.probe != labels, PROBE, 0)

@@ -8,7 +8,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from synthetic import kinds
 
-from scoring.checkpoint import load_model, read_header
+from scoring.cards import read_header
+from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.relative.columns import PER_IMAGE
 from scoring.relative.fit import fit_dataset
