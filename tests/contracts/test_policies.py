@@ -112,7 +112,7 @@ def test_ties_go_by_the_hash_of_the_key_whatever_the_order_or_the_parts_of_the_t
     assert decided(first.decisions) == decided(second.decisions)
     assert set(keys_of(first.subset)) == set(keys_of(second.subset))
     assert first.input_digest == second.input_digest
-    with pytest.raises(InputError, match=r"is part of .*, which is never overwritten"):
+    with pytest.raises(InputError, match="never overwritten"):
         run(policy, tmp_path / "parts", tmp_path / "parts" / "out.parquet")
 
 
@@ -141,7 +141,7 @@ def test_the_table_itself_is_never_an_output(policy, scores, tmp_path):
     before = scores.read_bytes()
     (tmp_path / "link.parquet").symlink_to(scores)
     for out in (scores, tmp_path / "link.parquet", tmp_path / "." / "scores.parquet"):
-        with pytest.raises(InputError, match=r"parquet is an input, which is never overwritten"):
+        with pytest.raises(InputError, match="parquet is an input"):
             run(policy, scores, out, overwrite=True)
     assert scores.read_bytes() == before
 
@@ -188,7 +188,7 @@ def test_a_table_that_changes_meanwhile_is_noticed_and_nothing_is_written(policy
         return batches(*args, **how)
 
     table.batches = touched
-    with pytest.raises(InputError, match=r"scores\.parquet changed while it was being read"):
+    with pytest.raises(InputError, match=r"scores\.parquet changed"):
         apply(policy, table, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
     before = state_of(table)
@@ -216,7 +216,7 @@ def test_a_full_folder_for_what_waits_is_named_and_nothing_is_written(scores, tm
             pass
 
     monkeypatch.setattr("curate.policies.arranged.pa.ipc.new_file", lambda path, schema: Full())
-    with pytest.raises(InputError, match=r"has no room for .* \(No space left on device\); .* TMPDIR"):
+    with pytest.raises(InputError, match=r"No space left.* TMPDIR"):
         run(ASKED["select"], scores, tmp_path / "out.parquet")
     assert names_in(tmp_path) == ["scores.parquet"]
 

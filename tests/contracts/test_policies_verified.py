@@ -24,7 +24,7 @@ def test_verify_says_identical_and_does_not_mind_the_order_or_the_place(policy, 
     shuffled = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
     moved = write(tmp_path / "away" / "moved.parquet", shuffled)
     scores.unlink()
-    with pytest.raises(InputError, match="no longer exists; pass its new place as --table"):
+    with pytest.raises(InputError, match=r"no longer exists.*--table"):
         verify(result.receipt)
     assert verify(result.receipt, moved).identical
     moved.rename(tmp_path / "scores.parquet")
@@ -114,5 +114,5 @@ def test_a_policy_of_one_rule_is_refused_with_two(name, scores, tmp_path):
     path = run(ASKED[name], scores, tmp_path / "out.parquet").receipt
     receipt = json.loads(path.read_text())
     path.write_bytes(sealed({**receipt, "policy": receipt["policy"] * 2}))
-    with pytest.raises(InputError, match=rf"one rule .*{name}, got 2"):
+    with pytest.raises(InputError, match=rf"{name}, got 2"):
         verify(path)

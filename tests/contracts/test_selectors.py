@@ -164,7 +164,7 @@ def test_the_smallest_pools_work(selector, n):
 
 @pytest.mark.parametrize("budget", [-1, 0, 47])
 def test_a_budget_out_of_range_is_one_line_that_names_both_numbers(selector, budget):
-    with pytest.raises(InputError, match=f"between 1 and the 46 rows that may be picked, got {budget}") as error:
+    with pytest.raises(InputError, match=f"46 rows .*got {budget}") as error:
         selector(pool_of(), budget)
     assert "\n" not in str(error.value)
 
@@ -185,7 +185,7 @@ def test_numbers_that_are_not_finite_are_refused(selector, bad):
             continue
         broken = array.copy()
         broken[17] = bad
-        with pytest.raises(InputError, match=r"finite.* in row 17 of the pool"):
+        with pytest.raises(InputError, match=r"finite.* in row 17"):
             selector(replace(pool, **{need: broken}), 3)
 
 
@@ -257,7 +257,7 @@ def test_a_pool_that_is_not_one_is_the_callers_bug():
         check(replace(pool, candidates=pool.candidates[::-1]), 1)
     with pytest.raises(ValueError, match="ascend without repeats"):
         check(replace(pool, candidates=np.array([3, 83])), 1)
-    with pytest.raises(ValueError, match="has 82 rows where the pool has 83"):
+    with pytest.raises(ValueError, match=r"has 82 rows.* 83"):
         check(replace(pool, quality=pool.quality[:82]), 1)
 
 
@@ -265,15 +265,15 @@ def test_scores_in_place_of_chances_are_refused_with_what_came():
     pool = pool_of()
     broken = pool.probabilities.copy()
     broken[5] = [2.0, 0.5, 0.5, 0.0]
-    with pytest.raises(InputError, match=r"sum to 1 in every row, got a sum of 3 .* in row 5"):
+    with pytest.raises(InputError, match=r"sum of 3 .*row 5"):
         check(replace(pool, probabilities=broken), 1)
     broken[5] = [1.5, -0.5, 0.0, 0.0]
-    with pytest.raises(InputError, match=r"a least of -0\.5 in row 5"):
+    with pytest.raises(InputError, match=r"least of -0\.5.*row 5"):
         check(replace(pool, probabilities=broken), 1)
 
 
 def test_a_pool_with_nothing_left_says_so():
-    with pytest.raises(InputError, match="the 0 rows that may be picked, got 1; every row is labelled or left out"):
+    with pytest.raises(InputError, match=r"the 0 rows.*got 1"):
         check(replace(pool_of(), candidates=np.zeros(0, np.int64)), 1)
 
 

@@ -121,7 +121,7 @@ def test_a_mistake_of_the_users_can_be_caught_by_its_name(tmp_path):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
-    with pytest.raises(TypeError, match=rf"{name}\(\) got an unexpected keyword argument 'labeld'"):
+    with pytest.raises(TypeError, match=rf"{name}\(\) .*'labeld'"):
         getattr(curate, name)(*["scores.parquet"] * (1 + (name in ("compare", "plot", "retrieve"))), labeld="x")
 
 

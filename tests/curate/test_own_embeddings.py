@@ -122,7 +122,7 @@ def test_the_receipt_names_the_column_and_verify_derives_the_same_by_it(tables, 
     with pytest.raises(InputError, match="is incomplete"):
         verify(result.receipt)
     result.receipt.write_bytes(sealed({**receipt, "input": {**receipt["input"], "embedding": "clap"}}))
-    with pytest.raises(InputError, match=r"no column 'clap'; did you mean 'clip'\?"):
+    with pytest.raises(InputError, match="did you mean 'clip'"):
         verify(result.receipt)
     result.receipt.write_bytes(sealed(receipt))
     at = source.schema.get_field_index("clip")
@@ -142,7 +142,7 @@ def test_another_table_is_read_by_the_same_column_whatever_model_scored_either(t
     assert rows_of(result.decisions, ["decision", "kept_key"]) == rows_of(expected.decisions, ["decision", "kept_key"])
     assert result.n_leaks > 60
     assert verify(result.receipt).identical
-    with pytest.raises(InputError, match=r"plain\.parquet has no column 'clip'"):
+    with pytest.raises(InputError, match="no column 'clip'"):
         curate.dedup(tables["beside"], None, "embedding", against=tables["plain"], embedding="clip", dry_run=True)
 
 

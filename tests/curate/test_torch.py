@@ -100,7 +100,7 @@ def test_images_inside_a_table_are_found_by_key_and_the_data_set_pickles(table, 
     again = pickle.loads(pickle.dumps(data))
     for each in (data, again):
         assert [each[index]["image"].tolist() for index in range(len(each))] == [[row * 20, 4 + row] for row in ROWS]
-    with pytest.raises(InputError, match="holds no path to any image"):
+    with pytest.raises(InputError, match="no path"):
         SubsetDataset(table)
 
 
@@ -118,7 +118,7 @@ def test_weights_follow_the_direction_of_the_score(table):
             assert (first < second) == bool(weights[1 + i] < weights[1 + j])
     assert torch.equal(data.weights("unc_x")[3:], data.weights("min:unc_x")[3:])
     assert torch.equal(data.weights("max:aesthetic"), weights)
-    with pytest.raises(InputError, match="weights aesthetic: it is unknown whether high or low values come first"):
+    with pytest.raises(InputError, match="weights aesthetic"):
         data.weights("aesthetic")
     drawn = WeightedRandomSampler(weights, 2000, generator=torch.Generator().manual_seed(0))
     counts = np.bincount(list(drawn), minlength=len(data))
@@ -130,7 +130,7 @@ def test_an_image_that_is_gone_is_named_or_left_out_and_listed(table, tmp_path):
     (tmp_path / "3.png").unlink()
     (tmp_path / "4.png").write_bytes(b"\x89PNG\r\n\x1a\n junk")
     data = SubsetDataset(table)
-    with pytest.raises(InputError, match=r"image of 'k3' \(.*t.parquet, row 3\): no such file; restore it"):
+    with pytest.raises(InputError, match=r"'k3' .*row 3"):
         data[3]
     with pytest.raises(InputError, match=r"image of 'k4'"):
         data[4]
@@ -138,5 +138,5 @@ def test_an_image_that_is_gone_is_named_or_left_out_and_listed(table, tmp_path):
     assert fewer.missing == ("k3",)
     assert fewer.rows.tolist() == [row for row in ROWS if row != 3]
     assert len(fewer.weights("kappa_x")) == len(fewer)
-    with pytest.raises(InputError, match="missing: expected 'raise' or 'skip', got 'ignore'"):
+    with pytest.raises(InputError, match="'skip', got 'ignore'"):
         SubsetDataset(table, missing="ignore")

@@ -103,16 +103,16 @@ def test_openvino_reports_nothing_to_its_maker(tmp_path):
 
 def test_what_is_not_installed_names_the_pip_line(model, monkeypatch):
     monkeypatch.setattr("scoring.openvino_backbone.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"--backend openvino .*pip install 'kappa-curate\[openvino\]'"):
+    with pytest.raises(MissingExtraError, match=r"'kappa-curate\[openvino\]'"):
         Runner(model, CPU, backend="openvino")
 
 
 @needs_openvino
 def test_a_gpu_and_a_precision_that_the_cpu_lacks_are_refused(model, monkeypatch):
-    with pytest.raises(InputError, match="runs on the CPU, got the device cuda; add --device cpu"):
+    with pytest.raises(InputError, match="add --device cpu"):
         with_openvino(model, torch.device("cuda"), "bf16")
     monkeypatch.setattr("scoring.openvino_backbone.has_bfloat16", lambda: False)
-    with pytest.raises(InputError, match="multiplies in it; use --precision fp32"):
+    with pytest.raises(InputError, match="--precision fp32"):
         Runner(model, CPU, "bf16", backend="openvino")
 
 
@@ -122,7 +122,7 @@ def test_a_network_that_cannot_be_traced_is_refused_in_one_line():
         def forward(self, pictures):
             raise RuntimeError("not traceable\nat all")
 
-    with pytest.raises(InputError, match=r"^openvino cannot run Odd \(.*not traceable.*; leave out --backend$"):
+    with pytest.raises(InputError, match=r"Odd \(.*not traceable.*--backend$"):
         OpenvinoBackbone(Odd(), 32, "fp32")
 
 
@@ -133,12 +133,12 @@ def test_a_network_whose_features_come_out_otherwise_is_refused():
             means = pictures.mean((2, 3))
             return means + 1 if torch.is_inference_mode_enabled() else means  # it is not while it is traced
 
-    with pytest.raises(InputError, match="openvino gives other features of Moody"):
+    with pytest.raises(InputError, match="features of Moody"):
         OpenvinoBackbone(Moody(), 32, "fp32")
 
 
 def test_an_unknown_backend_is_named_with_those_that_are_known(model):
-    with pytest.raises(InputError, match="unknown backend 'openvin'; did you mean 'openvino'"):
+    with pytest.raises(InputError, match="did you mean 'openvino'"):
         Runner(model, CPU, backend="openvin")
 
 
@@ -148,7 +148,7 @@ def test_scores_of_passes_with_dropout_need_torch():
 
     network = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(size=32, resize=32)))
     network.backbone.add_module("drop", nn.Dropout(0.5))
-    with pytest.raises(InputError, match="spread runs the network with dropout, which openvino leaves out"):
+    with pytest.raises(InputError, match=r"dropout, .*openvino leaves out"):
         Runner(network, CPU, scorers={"spread": Spread()}, backend="openvino")
 
 

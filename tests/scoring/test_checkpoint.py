@@ -83,7 +83,7 @@ def test_a_pickle_is_refused_and_never_run(tmp_path):
     zipped = tmp_path / "model.pt"
     torch.save({"weight": torch.zeros(2)}, zipped)
     for path in (plain, zipped):
-        with pytest.raises(InputError, match=r"looks like a pickled PyTorch file.*never loaded"):
+        with pytest.raises(InputError, match=r"pickled .*never loaded"):
             load_model(path)
     assert not ran.exists()
 
@@ -102,7 +102,7 @@ def test_a_flipped_bit_in_the_weights_is_noticed(saved, tmp_path):
     data[-1] ^= 1
     (tmp_path / "bad.safetensors").write_bytes(data)
     for read in (load_model, cards.read_card):
-        with pytest.raises(InputError, match="do not match the digest"):
+        with pytest.raises(InputError, match="match the digest"):
             read(tmp_path / "bad.safetensors")
 
 
@@ -120,7 +120,7 @@ def test_a_card_is_verified_without_torch_whatever_the_types_of_the_weights(save
 
 
 def test_another_format_is_refused_with_both_versions(saved, tmp_path):
-    with pytest.raises(InputError, match=r"has checkpoint format 99; this version of curate reads formats 1 and 2"):
+    with pytest.raises(InputError, match=r"format 99.* 1 and 2"):
         read_header(tampered(saved, tmp_path / "t.safetensors", format=99))
 
 
@@ -134,7 +134,7 @@ def test_a_foreign_safetensors_file_is_refused(tmp_path):
 def test_a_card_that_names_another_backbone_does_not_fit(saved, tmp_path, monkeypatch):
     path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "vit_giant_patch14_224", "options": {}})
     monkeypatch.setattr(checkpoint, "require_digest", lambda path, header, tensors: None)
-    with pytest.raises(InputError, match="the weights do not fit 'vit_giant_patch14_224'"):
+    with pytest.raises(InputError, match="fit 'vit_giant_patch14_224'"):
         load_model(path)
 
 
@@ -169,7 +169,7 @@ def test_a_card_cannot_make_timm_read_a_file(saved, tmp_path, monkeypatch):
     options = {"checkpoint_path": str(tmp_path / "evil.pth")}
     path = tampered(saved, tmp_path / "t.safetensors", backbone={"name": "test_resnet", "options": options})
     monkeypatch.setattr(checkpoint, "require_digest", lambda path, header, tensors: None)
-    with pytest.raises(InputError, match=r"backbone option checkpoint_path=.* is not one of"):
+    with pytest.raises(InputError, match="option checkpoint_path="):
         load_model(path)
 
 
@@ -178,7 +178,7 @@ def test_a_weight_that_half_precision_cannot_hold_is_named(model, tmp_path):
     with torch.no_grad():
         before = bias.clone()
         bias.fill_(1e6)
-        with pytest.raises(InputError, match=r"heads.visimsiam.out.bias .* does not fit torch.float16"):
+        with pytest.raises(InputError, match=r"out\.bias .*torch\.float16"):
             save_checkpoint(tmp_path / "h.safetensors", model, CARD, dtype=torch.float16)
         bias.copy_(before)
     assert not list(tmp_path.iterdir())
@@ -200,5 +200,5 @@ def test_weights_that_are_not_finite_are_refused_by_name(saved, tmp_path, value)
     tensors["heads.visimsiam.out.bias"][0] = value
     header["digest"] = cards.digest_of(header, packaged.stored(tensors))
     save_file(tensors, tmp_path / "bad.safetensors", {"curate": json.dumps(header)})
-    with pytest.raises(InputError, match=r"the weights 'heads\.visimsiam\.out\.bias' are not all finite"):
+    with pytest.raises(InputError, match=r"bias' .*finite"):
         load_model(tmp_path / "bad.safetensors")

@@ -137,12 +137,12 @@ def test_code_in_a_file_is_named_and_never_run(published_model, tmp_path):
     mark = tmp_path / "ran"
     for name, bad in {"args": Bomb(mark), "optimizer": io.StringIO, "metric": published_model}.items():
         torch.save(published(published_model, **{name: bad}), tmp_path / "bad.pth.tar")
-        with pytest.raises(InputError, match=r"cannot be read safely \(it would call [\w.]+\); expected tensors"):
+        with pytest.raises(InputError, match=r"call [\w.]+\).*tensors"):
             convert(tmp_path / "bad.pth.tar")
     (tmp_path / "raw.pth").write_bytes(pickle.dumps(Bomb(mark)))
     torch.save(published_model.state_dict(), tmp_path / "legacy.pth", _use_new_zipfile_serialization=False)
     for name in ("raw.pth", "legacy.pth"):
-        with pytest.raises(InputError, match=r"is not a file of PyTorch 1.6 or later .*save it again"):
+        with pytest.raises(InputError, match=r"PyTorch 1\.6 .*save it again"):
             convert(tmp_path / name)
     assert not mark.exists()
 
@@ -157,12 +157,12 @@ def test_a_file_that_would_unfold_to_more_than_it_is_is_left_alone(published_mod
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
         for entry in source.infolist():
             target.writestr(entry.filename, source.read(entry))
-    with pytest.raises(InputError, match="would be larger than the file"):
+    with pytest.raises(InputError, match="larger than the file"):
         convert(packed)
     weights = {name: torch.zeros(1).expand(value.shape) for name, value in published_model.state_dict().items()}
     torch.save(published(published_model, state_dict=weights), tmp_path / "views.pth.tar")
     assert (tmp_path / "views.pth.tar").stat().st_size < 500_000
-    with pytest.raises(InputError, match=r"claims [0-9,]+ bytes of weights in [0-9,]+; it was not read"):
+    with pytest.raises(InputError, match=r"[0-9,]+ .*it was not read"):
         convert(tmp_path / "views.pth.tar")
 
 
@@ -198,7 +198,7 @@ def test_numbers_and_names_without_bound_do_not_reach_the_card(published_model, 
     )
     _, facts = convert(tmp_path / "w.pth.tar", VIT)
     assert set(facts) == {"architecture", "file", "sha256"}
-    with pytest.raises(InputError, match="does not record which model it holds"):
+    with pytest.raises(InputError, match="which model it holds"):
         convert(tmp_path / "w.pth.tar")
 
 
@@ -224,7 +224,7 @@ def test_what_is_no_file_of_weights_is_one_line(published_model, file, tmp_path,
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="has no model 'vit_tinny'"):
         convert(tmp_path / "nameless.pth", "vit_tinny")
-    with pytest.raises(InputError, match=r"does not hold the weights of 'resnet10t.c3_in1k'"):
+    with pytest.raises(InputError, match=r"weights of 'resnet10t\.c3_in1k'"):
         convert(tmp_path / "nameless.pth", "resnet10t")
     with pytest.raises(InputError, match="has no model"):
         convert(tmp_path / "nameless.pth", "hf-hub:somebody/something")

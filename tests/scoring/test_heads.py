@@ -54,7 +54,7 @@ def test_a_record_from_before_there_were_kinds_is_a_kappa_head():
 
 
 def test_an_unknown_kind_is_named_with_those_that_exist():
-    with pytest.raises(InputError, match="unknown kind of head 'kapa'; did you mean 'kappa'"):
+    with pytest.raises(InputError, match="did you mean 'kappa'"):
         head_from_json({"kind": "kapa"})
 
 
@@ -69,7 +69,7 @@ def test_a_card_cannot_ask_for_a_giant(wrong):
 
 @pytest.mark.parametrize("wrong", [{"prototypes": 10**6}, {"hidden": 10**4}, {"bottleneck": 0}, {"temperature": 0.0}])
 def test_nor_can_a_card_of_prototypes(wrong):
-    with pytest.raises(InputError, match="a head of prototypes needs"):
+    with pytest.raises(InputError, match="head of prototypes"):
         head_from_json({"kind": "prototypes", **wrong})
 
 

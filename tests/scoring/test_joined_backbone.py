@@ -137,9 +137,9 @@ def test_a_model_with_heads_can_be_projected_later(model, projected):
 
 
 def test_one_backbone_and_too_few_images_are_not_projected(model):
-    with pytest.raises(InputError, match="of several backbones, got resnet10t"):
+    with pytest.raises(InputError, match=r"several backbones.*resnet10t"):
         joined.projected(load_model("trio")[0], torch.zeros(5, 512), 4)
-    with pytest.raises(InputError, match="at least 12 images to measure on, got 5"):
+    with pytest.raises(InputError, match=r"12 images .*got 5"):
         joined.projected(model, torch.zeros(5, 2 * WIDTH), 12)
 
 
@@ -193,7 +193,7 @@ def test_a_backbone_that_left_its_package_is_not_saved_under_its_name(place, tmp
     model = make_model()
     with torch.no_grad():
         model.backbone.parts[0].conv1[0].weight.add_(1)
-    with pytest.raises(ValueError, match=r"conv1.0.weight is not what its package holds"):
+    with pytest.raises(ValueError, match=r"conv1\.0\.weight"):
         save_checkpoint(tmp_path / "m.safetensors", model, CARD)
     assert not (tmp_path / "m.safetensors").exists()
 
@@ -260,7 +260,7 @@ def test_a_card_that_says_what_cannot_be_is_one_line(saved, tmp_path, monkeypatc
 
 
 def test_a_card_that_was_changed_does_not_match_its_digest(saved, tmp_path):
-    with pytest.raises(InputError, match="do not match the digest"):
+    with pytest.raises(InputError, match="match the digest"):
         load_model(written(saved, tmp_path / "bad.safetensors", parts=changed(saved, share=0.6)))
 
 

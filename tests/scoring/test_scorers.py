@@ -130,12 +130,12 @@ def test_repeated_passes_have_dropout_and_are_the_same_every_time(model, pixels)
 
 def test_a_model_without_what_a_scorer_needs_is_refused_before_any_image(model):
     bare = ScoringModel(ModelSpec("resnet10t", {}, {}, Preprocessing(size=32, resize=32)))
-    with pytest.raises(InputError, match="entropy needs a classifier's logits, and the model has no classifier"):
+    with pytest.raises(InputError, match=r"entropy .*no classifier"):
         Runner(bare, CPU, scorers={"entropy": Entropy()})
-    with pytest.raises(InputError, match="4 times with dropout, and resnet10t has none"):
+    with pytest.raises(InputError, match="dropout, and resnet10t"):
         Runner(bare, CPU, scorers={"spread": Spread()})
     named = replace(model.spec, heads={"entropy": KappaHeadSpec(8)})
-    with pytest.raises(InputError, match="writes the column unc_entropy, and the model has a head of that name"):
+    with pytest.raises(InputError, match=r"column unc_entropy.*head"):
         Runner(ScoringModel(replace(named, heads={**named.heads, **HEADS})), CPU, scorers={"entropy": Entropy()})
 
 
@@ -145,7 +145,7 @@ def test_a_scorer_that_gives_other_columns_than_it_declares_is_its_authors_mista
         def score(self, outputs):
             return {"feature_length": outputs.norm(dim=1)[1:]}
 
-    with pytest.raises(ValueError, match=r"short declares .*'feature_length'.* each of shape \(9,\), and gave"):
+    with pytest.raises(ValueError, match=r"'feature_length'.*\(9,\)"):
         Runner(model, CPU, scorers={"short": Short()}).submit(pixels)
 
 

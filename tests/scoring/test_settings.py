@@ -19,7 +19,7 @@ class Recipe:
 
 def test_a_number_out_of_range_is_refused_with_bounds_unit_and_hint():
     require_between("--width", 60, 60, 400, unit="mm")
-    with pytest.raises(InputError, match=r"^--width must be between 60 and 400 mm, got 5; 89 is usual$"):
+    with pytest.raises(InputError, match=r"^--width .*400 mm, got 5; .*89"):
         require_between("--width", 5, 60, 400, "89 is usual", unit="mm")
 
 

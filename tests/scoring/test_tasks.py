@@ -112,7 +112,7 @@ def test_graphs_are_the_same_bytes(monkeypatch):
 def test_a_row_that_is_not_finite_is_named_by_a_task_as_well():
     rows = clustered().astype(np.float32)
     rows[2222, 3] = np.nan
-    with tasks_run_by(Elsewhere()), pytest.raises(ValueError, match="NaN or infinity in row 2222"):
+    with tasks_run_by(Elsewhere()), pytest.raises(ValueError, match="in row 2222"):
         assign(rows, np.eye(3, 24, dtype=np.float32))
 
 

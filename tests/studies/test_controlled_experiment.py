@@ -211,7 +211,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(monkeypatch):
         experiment, "loss_of", lambda setting, phase, encoder, pairs: encoder(pairs.x)[1].sum() * math.nan
     )
     tiny = replace(experiment.REDUCED, dim=3, batch=8, samples=2, steps=5, width=8, pool=64, smoothing=5, share=0.0)
-    with pytest.raises(RuntimeError, match="expected a finite loss, got nan by step 1 of both"):
+    with pytest.raises(RuntimeError, match="finite loss, got nan"):
         experiment.train(tiny, 0, device=CPU)
 
 

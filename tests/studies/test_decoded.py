@@ -48,7 +48,7 @@ def test_draws_of_classes_are_around_their_own_mu_in_the_order_of_labels():
     assert drawn.shape == (100, 3)
     assert drawn[:50].mean() == pytest.approx(0, abs=0.5)
     assert drawn[50:].mean() == pytest.approx(20, abs=0.5)
-    with pytest.raises(InputError, match="two images of a class"):
+    with pytest.raises(InputError, match="two images"):
         decoded.class_draws(mu[:3], labels[:3], 5, 0)
 
 
@@ -81,7 +81,7 @@ def test_a_sheet_shows_pictures_first_and_a_model_without_a_decoder_is_refused(f
         sheet = np.asarray(file)
     assert sheet.shape == (6 * 66 - 2, 12 * 66 - 2, 3)
     assert sheet[30, 66 * np.arange(12) + 30, 0].tolist() == [4 * value for value in range(12)]
-    with pytest.raises(SystemExit, match="expected a model that decodes"):
+    with pytest.raises(SystemExit, match="model that decodes"):
         decoded.main([str(tiny_checkpoint), str(files / "p.parquet"), "-o", str(files / "e.png")])
     table = pq.read_table(files / "p.parquet")
     pq.write_table(table.append_column("side", pa.array(["dark"] * 30 + ["light"] * 30)), files / "q.parquet")
@@ -127,7 +127,7 @@ def test_the_frechet_distance_of_diagonal_gaussians_is_that_of_means_and_standar
 
 @pytest.mark.parametrize(("x", "y"), [((4, 2), (4, 3)), ((1, 2), (4, 2)), ((4,), (4,))])
 def test_a_frechet_distance_of_other_shapes_is_refused(x, y):
-    with pytest.raises(ValueError, match=r"expected shapes \(N, D\) and \(M, D\)"):
+    with pytest.raises(ValueError, match=r"\(N, D\) .*\(M, D\)"):
         decoded_measures.frechet_distance(np.zeros(x), np.zeros(y))
 
 
@@ -188,5 +188,5 @@ def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_
     assert distance["other real images"] == pytest.approx(slow, abs=6e-4) != 0
     assert (files / "d-m.png").exists()
     assert (files / "d-n.png").exists()
-    with pytest.raises(SystemExit, match=r"and 2 x 21 held out, 2 or more each, got 60 in all"):
+    with pytest.raises(SystemExit, match=r"held out.* 60 in all"):
         decoded.main([*typed, "--distance", "21", "-o", str(files / "d.png")])

@@ -110,7 +110,7 @@ def test_differences_are_paired_by_seed():
 
 
 def test_a_setting_that_does_not_exist_is_told_before_anything_is_run(folder, tmp_path):
-    with pytest.raises(SystemExit, match="nivmf has no parameter 'colour'"):
+    with pytest.raises(SystemExit, match="no parameter 'colour'"):
         study.main(
             ["--data", str(folder), "--datasets", "grocery", "--work", str(tmp_path / "w"), "--add", "nivmf colour=3"]
         )

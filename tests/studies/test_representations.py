@@ -278,7 +278,7 @@ def test_worth_has_the_direction_of_the_column_and_refuses_what_has_no_rank():
     for name, sign in (("kappa_x", 1), ("unc_x", -1)):
         found = measures.certainty_measures(name, sign * right.double().numpy(), features, labels, said)
         assert found == {f"{name} R-AUROC": 1, f"{name} AUROC linear": 1, f"{name} AUROC knn": 0}
-    with pytest.raises(SystemExit, match="kappa_x is not a number on 1 of 200"):
+    with pytest.raises(SystemExit, match="1 of 200"):
         measures.certainty_measures("kappa_x", np.r_[np.nan, np.zeros(199)], features, labels, said)
 
 

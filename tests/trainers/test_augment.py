@@ -97,7 +97,7 @@ def test_views_repeat_with_the_seed_and_differ_without():
 
 
 def test_a_chance_above_one_is_refused():
-    with pytest.raises(InputError, match=r"blur must be in \[0, 1\], got 1.5"):
+    with pytest.raises(InputError, match=r"blur .*got 1\.5"):
         Augmentation(blur=1.5)
 
 

@@ -154,11 +154,9 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
 
     model, method = build(config, 2, init=one)
     poisoned(method)
-    with pytest.raises(
-        InputError, match=r"the loss is nan at step 4, with lr 0.01; .* of step 4, is saved .* lower --lr"
-    ):
+    with pytest.raises(InputError, match=r"nan at step 4.*lr 0\.01; .*saved .*--lr"):
         train(config, blobs, state=state, device=CPU, start=(model, method), monitor=Monitor(save_every=-1))
-    with pytest.raises(InputError, match=r"diverged at step 4 with lr 0.01; expected a lower --lr"):
+    with pytest.raises(InputError, match=r"lr 0\.01; .*lower --lr"):
         train(config, blobs, state=state, device=CPU, start=build(config, 2, init=one))
     with pytest.raises(InputError, match="unfinished run with batch_size"):
         train(replace(config, lr=0.001, batch_size=8), blobs, state=state, device=CPU, start=build(config, 2, init=one))
@@ -167,7 +165,7 @@ def test_a_run_that_diverges_keeps_its_last_good_state_and_goes_on_from_it_with_
         header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     identity = {name: value for name, value in json.loads(header["identity"]).items() if name != "lr"}
     state.write_bytes(save(tensors, {**header, "identity": json.dumps(identity)}))
-    with pytest.raises(InputError, match=r"not the state of a training run \(no lr in it\)"):
+    with pytest.raises(InputError, match="no lr in it"):
         train(replace(config, lr=0.001), blobs, state=state, device=CPU, start=build(config, 2, init=one))
     state.write_bytes(content)
     steps = []
@@ -193,7 +191,7 @@ def test_weights_that_are_not_numbers_are_never_saved(one, blobs, tmp_path):
                 model.heads["losspred"].layers[0].weight[0, 0] = float("inf")
 
     method.after_step = poison
-    with pytest.raises(InputError, match=r"the weights are no longer finite at step 2.* of step 2, is saved"):
+    with pytest.raises(InputError, match=r"finite at step 2.* saved"):
         train(config, blobs, state=tmp_path / "s", device=CPU, start=(model, method), monitor=Monitor(save_every=-1))
 
 
@@ -218,7 +216,7 @@ def test_a_loss_column_needs_no_labels_but_its_losses(blobs, tmp_path, one):
     config = recipe(freeze="trunk", settings=LossPredSettings(loss_column="mine"), epochs=1)
     unlabelled = replace(blobs, labels=None, classes=[])
     train(config, unlabelled, state=tmp_path / "s", device=CPU, start=build(config, 0, init=one))
-    with pytest.raises(InputError, match="predicts the losses in 'mine', and the data have none"):
+    with pytest.raises(InputError, match="losses in 'mine'"):
         train(config, replace(unlabelled, losses=None), state=tmp_path / "t", device=CPU)
 
 
@@ -259,7 +257,7 @@ def test_published_weights_that_cannot_be_fetched_say_so_in_one_line(monkeypatch
 
     monkeypatch.setattr(timm, "create_model", offline)
     monkeypatch.setattr(backbones, "fetched_before", lambda name: {})
-    with pytest.raises(InputError, match=r"'resnet18' could not be fetched \(no route to host\); check the network"):
+    with pytest.raises(InputError, match=r"'resnet18' could .*network"):
         find_start("timm:resnet18")
 
 
@@ -274,7 +272,7 @@ def test_a_start_is_a_checkpoint_a_shipped_name_or_a_bare_architecture(tiny_chec
     assert bare.backbone == "resnet10t"
     assert find_start(None).backbone == "resnet18"
     assert (named.size(None, frozen=False), named.size(64, frozen=False), bare.size(None, frozen=True)) == (32, 64, 224)
-    with pytest.raises(InputError, match="views of 32 pixels, got --size 64; leave --size out"):
+    with pytest.raises(InputError, match=r"32 pixels.*leave --size out"):
         named.size(64, frozen=True)
     with pytest.raises(InputError, match=r"got none at nowhere.safetensors"):
         find_start("nowhere.safetensors")

@@ -77,7 +77,7 @@ def test_a_cache_that_was_killed_goes_on_with_the_missing_epochs_and_ends_the_sa
     with pytest.raises(Killed):
         make(tmp_path / "f", model, files, report=kill)
     assert sorted(bytes_of(tmp_path / "f")) == [epoch_name(0)]
-    with pytest.raises(InputError, match=r"incomplete: it holds 1 of 3 epochs \(the first missing is 1\); repeat"):
+    with pytest.raises(InputError, match=r"1 of 3 epochs .*repeat"):
         open_cache(tmp_path / "f")
     said = []
     make(tmp_path / "f", model, files, announce=said.append)
@@ -99,7 +99,7 @@ def test_a_process_that_dies_leaves_no_lock_and_no_half_of_an_epoch(copy, model,
         [sys.executable, "-c", code, str(copy)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "ready\n"
-        with pytest.raises(InputError, match=rf"is being written by process {other.pid} on "):
+        with pytest.raises(InputError, match=f"by process {other.pid}"):
             make(copy, model, files)
         other.kill()
     for leftover in copy.glob(".*.tmp.*"):
@@ -146,7 +146,7 @@ def test_another_recipe_on_the_same_folder_is_refused_by_name(copy, model, files
 def test_a_folder_with_something_else_is_left_alone(model, files, tmp_path):
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "thesis.txt").write_text("precious")
-    with pytest.raises(InputError, match=r"holds 'thesis.txt' and no cache; it was not changed"):
+    with pytest.raises(InputError, match=r"holds 'thesis\.txt'"):
         make(tmp_path / "f", model, files)
     assert (tmp_path / "f" / "thesis.txt").read_text() == "precious"
 
@@ -160,9 +160,7 @@ def test_a_feature_that_does_not_fit_float16_is_refused_by_the_name_of_its_image
         return features
 
     monkeypatch.setattr(cache_writer, "features", large)
-    with pytest.raises(
-        InputError, match=r"features of 'k8' do not fit float16 \(the largest is 1e\+06\).*--dtype float32"
-    ):
+    with pytest.raises(InputError, match=r"'k8' .*float16.*--dtype float32"):
         make(tmp_path / "f", model, files)
     make(tmp_path / "g", model, files, recipe=replace(RECIPE, dtype="float32"))
     assert open_cache(tmp_path / "g").epoch(0)[7, 3] == 1e6
@@ -170,12 +168,12 @@ def test_a_feature_that_does_not_fit_float16_is_refused_by_the_name_of_its_image
 
 def test_an_image_that_can_no_longer_be_read_is_noticed(copy, model, files):
     (copy / epoch_name(2)).unlink()
-    with pytest.raises(InputError, match=r"other images can be read now than in epoch 0 \(22, then 23\)"):
+    with pytest.raises(InputError, match="22, then 23"):
         make(copy, model, [b"gone", *files[1:]])
 
 
 def test_too_few_images_are_refused(model, tmp_path):
-    with pytest.raises(InputError, match=r"at least 2 readable images, got 0, 2 "):
+    with pytest.raises(InputError, match="readable images, got 0"):
         make(tmp_path / "f", model, [b"x", b"y"])
 
 
@@ -190,7 +188,7 @@ def test_an_augmentation_that_nobody_knows_is_refused(made, tmp_path, model, fil
     """Even where every file agrees on it, as another version would's."""
     strange = {**about(model, 1), "recipe": {**RECIPE.to_json(), "augmentation": {"shear": 1}}}
     make_cache(tmp_path / "f", strange, images(files), model, RECIPE, workers=1)
-    with pytest.raises(InputError, match=r"cache.json is damaged \(no good value for the augmentation: .*shear"):
+    with pytest.raises(InputError, match=r"cache\.json .*shear"):
         open_cache(tmp_path / "f")
 
 
@@ -215,7 +213,7 @@ def test_labels_that_changed_between_two_epochs_are_noticed(copy, made, model, f
     table = pq.read_table(path).replace_schema_metadata({b"curate": json.dumps({**note, "targets": "x"}).encode()})
     pq.write_table(table, path, compression="NONE")
     shutil.copy(made / "cache.json", copy / "cache.json")
-    with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(other labels or losses than in epoch 0"):
+    with pytest.raises(InputError, match=r"epoch-000001\.parquet .*other labels"):
         open_cache(copy)
 
 
@@ -240,7 +238,7 @@ def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():
 def test_an_image_without_a_loss_is_refused_before_any_work_unless_it_is_broken(model, files, tmp_path, missing):
     losses = [missing if i in (5, 11, 20) else float(i) for i in range(N)]  # the sixth is no image
     note = about(model, 1, loss="mine")
-    with pytest.raises(InputError, match=r"^3 of 24 images have no finite loss .* read is 'k11'; drop them first$"):
+    with pytest.raises(InputError, match=r"^3 of 24 .*'k11'; drop .*first$"):
         make_cache(tmp_path / "f", note, images(files, losses=losses), model, RECIPE, workers=1)
     assert not (tmp_path / "f").exists()
     losses[11] = losses[20] = 0.5

@@ -32,17 +32,17 @@ def test_every_damage_to_a_cache_is_one_line_that_names_the_file(copy, made):
     for damage in damages.values():
         shutil.copy(made / epoch_name(1), copy / epoch_name(1))
         damage(copy / epoch_name(1))
-        with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(.*\); remove it, and repeat"):
+        with pytest.raises(InputError, match=r"epoch-000001\.parquet .*remove it"):
             open_cache(copy).epoch(1)
 
 
 def test_an_epoch_of_another_cache_or_place_is_refused(copy, model, files, tmp_path):
     shutil.copy(copy / epoch_name(1), copy / epoch_name(2))
-    with pytest.raises(InputError, match="belongs to another cache or epoch; expected epoch 2"):
+    with pytest.raises(InputError, match=r"another .*expected epoch 2"):
         open_cache(copy)
     make(tmp_path / "g", model, files, recipe=replace(RECIPE, seed=9))
     shutil.copy(tmp_path / "g" / epoch_name(2), copy / epoch_name(2))
-    with pytest.raises(InputError, match="belongs to another cache or epoch"):
+    with pytest.raises(InputError, match="another cache"):
         open_cache(copy)
 
 
@@ -92,12 +92,12 @@ def test_an_epoch_without_features_is_refused(copy):
     path = copy / epoch_name(1)
     note = {b"curate": pq.read_metadata(path).metadata[b"curate"]}
     pq.write_table(pq.read_table(path).drop_columns(["features"]).replace_schema_metadata(note), path)
-    with pytest.raises(InputError, match=r"epoch-000001.parquet is damaged \(no features"):
+    with pytest.raises(InputError, match=r"epoch-000001\.parquet .*no features"):
         open_cache(copy)
 
 
 def test_a_folder_that_is_no_cache_says_what_makes_one(tmp_path):
-    with pytest.raises(InputError, match="is not a cache of features; expected a folder that `curate cache` wrote"):
+    with pytest.raises(InputError, match="not a cache"):
         open_cache(tmp_path)
     (tmp_path / "cache.json").write_text("{")
     with pytest.raises(InputError, match="damaged"):
@@ -116,7 +116,7 @@ def test_a_footer_that_claims_more_rows_than_its_file_can_hold_is_refused(copy, 
         pa.FixedSizeListArray.from_arrays(values, type=schema.field("features").type),
     ]
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), copy / epoch_name(1), compression="zstd")
-    with pytest.raises(InputError, match=r"20,000 rows claimed in [0-9,]+ bytes"):
+    with pytest.raises(InputError, match="20,000 rows"):
         open_cache(copy)
 
 
@@ -138,7 +138,7 @@ PREFIXES = {"compression": "NONE", "column_encoding": {"label": "DELTA_BYTE_ARRA
 @pytest.mark.parametrize("how", [PACKED, PREFIXES])
 def test_labels_that_could_unfold_to_more_than_the_file_are_not_read(copy, how):
     rewrite(copy, 0, pa.array(["a" * 100_000] * (N - 1)), **how)
-    with pytest.raises(InputError, match=r"epoch-000000.parquet is damaged \(a column 'label' that was not written so"):
+    with pytest.raises(InputError, match=r"epoch-000000\.parquet .*'label'"):
         open_cache(copy)
 
 

@@ -115,7 +115,7 @@ def test_memory_holds_no_more_epochs_than_fit(copy, model, files, monkeypatch):
 def test_too_few_epochs_for_the_views_say_how_many_to_make(made, model, files, tmp_path):
     make(tmp_path / "f", model, files, epochs=2)
     cache = open_cache(tmp_path / "f")
-    with pytest.raises(InputError, match=r"mcinfonce takes 2 views of an image.* has 1; build more: .* --epochs 3"):
+    with pytest.raises(InputError, match=r"mcinfonce .*has 1; .*--epochs 3"):
         train(
             config("mcinfonce"),
             cache,
@@ -139,5 +139,5 @@ def test_a_recipe_whose_trunk_moves_cannot_read_a_cache(made, model, tmp_path):
 
 def test_a_method_that_reads_pixels_cannot_read_a_cache(made, model, tmp_path, monkeypatch):
     monkeypatch.setattr("trainers.methods.losspred.LossPred.needs_pixels", True)
-    with pytest.raises(InputError, match=r"losspred reads pixels, and .* holds features; pass images"):
+    with pytest.raises(InputError, match="losspred reads pixels"):
         train(config(), open_cache(made), state=tmp_path / "s", device=CPU, start=build(config(), 3, init=model))

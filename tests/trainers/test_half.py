@@ -72,7 +72,7 @@ def test_a_run_in_float16_goes_on_to_the_bit(tmp_path, monkeypatch):
 def test_a_gradient_that_no_scale_helps_ends_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(LossScale, "step", lambda *rest: False)
     monkeypatch.setattr(LossScale, "is_lost", True)
-    with pytest.raises(InputError, match="gradient is not finite at step 0"):
+    with pytest.raises(InputError, match=r"gradient .*at step 0"):
         fp16(tmp_path)
 
 

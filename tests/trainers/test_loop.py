@@ -27,16 +27,16 @@ def test_one_seed_gives_one_model_and_another_seed_another(blobs, tmp_path):
 
 def test_a_state_of_another_recipe_is_refused_by_name(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
-    with pytest.raises(InputError, match=r"unfinished run with lr = 0.05, this one has 0.1;"):
+    with pytest.raises(InputError, match=r"lr = 0\.05, .*0\.1;"):
         train(recipe(epochs=1, lr=0.1), blobs, state=tmp_path / "s", device=CPU)
     narrow = replace(recipe().settings, latent_dim=8)
-    with pytest.raises(InputError, match=r"with settings\.latent_dim = 16, this one has 8;"):
+    with pytest.raises(InputError, match=r"settings\.latent_dim = 16, .*8;"):
         train(recipe(epochs=1, settings=narrow), blobs, state=tmp_path / "s", device=CPU)
 
 
 def test_a_file_that_is_no_state_is_refused(blobs, tmp_path):
     (tmp_path / "s").write_text("hello")
-    with pytest.raises(InputError, match="is not the state of a training run"):
+    with pytest.raises(InputError, match="state of a training"):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU)
 
 
@@ -153,7 +153,7 @@ def test_measures_with_a_gradient_do_not_keep_the_graphs_of_their_steps(blobs, t
 
 def test_a_state_of_other_images_is_refused(blobs, tmp_path):
     train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU, origin={"data": "one"})
-    with pytest.raises(InputError, match="unfinished run with data = 'one', this one has 'other'"):
+    with pytest.raises(InputError, match=r"'one', .*'other'"):
         train(recipe(epochs=1), blobs, state=tmp_path / "s", device=CPU, origin={"data": "other"})
 
 
@@ -175,13 +175,13 @@ def test_a_transformer_is_built_for_the_size_and_reads_small_views(blobs, tmp_pa
 
 
 def test_a_backbone_that_cannot_read_a_view_says_so_in_one_line():
-    with pytest.raises(InputError, match=r"cannot read views of 16 pixels .* --size, and .* --set small_size"):
+    with pytest.raises(InputError, match=r"16 pixels .*--set small_size"):
         loop.build(recipe(backbone="gmlp_ti16_224"), 0)
 
 
 def test_a_start_of_another_architecture_is_refused():
     start, _ = loop.build(recipe(), 0)
-    with pytest.raises(InputError, match="holds 'test_resnet', the recipe 'resnet18'"):
+    with pytest.raises(InputError, match=r"'test_resnet', .*'resnet18'"):
         loop.build(recipe(backbone="resnet18"), 0, init=start)
 
 
@@ -208,7 +208,7 @@ class Full:
 
 
 def test_images_that_do_not_fit_on_the_device_are_named_as_the_cause(blobs, tmp_path):
-    with pytest.raises(InputError, match=r"48 images of 32 x 32 take 60\.0 GB.*--limit") as error:
+    with pytest.raises(InputError, match=r"60\.0 GB.*--limit") as error:
         train(recipe(epochs=1), replace(blobs, pixels=Full(blobs.pixels)), state=tmp_path / "s", device=CPU)
     assert "--batch-size" not in str(error.value)
 
@@ -321,7 +321,7 @@ def test_accumulated_batches_step_as_one_batch_of_their_size(tmp_path):
     with pytest.raises(InputError, match="--set accumulate"):
         one_step(tmp_path, batch_size=8, accumulate=3)
     config = recipe("moco", settings=METHODS["moco"].Settings(queue=16, key_groups=2), accumulate=2)
-    with pytest.raises(InputError, match=r"moco .* leave --set accumulate out"):
+    with pytest.raises(InputError, match="--set accumulate out"):
         train(
             config,
             TrainingSet(torch.zeros(48, 3, 32, 32, dtype=torch.uint8), None, [], {}),

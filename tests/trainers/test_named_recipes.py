@@ -37,9 +37,9 @@ def test_what_is_typed_goes_before_the_recipe():
     filled = with_named_recipe(typed("umm", "cifar10", lr=0.5, set_=["lambda_n=3"], backbone="mlp"))
     assert (filled["lr"], filled["backbone"], filled["epochs"]) == (0.5, "mlp", 200)
     assert {"lambda_n=3", "lambda_r=0.078125"} <= set(filled["set_"])
-    with pytest.raises(InputError, match=r"umm has no recipe 'cifar'.*did you mean 'cifar10'"):
+    with pytest.raises(InputError, match=r"umm .*did you mean 'cifar10'"):
         named_recipe("umm", "cifar")
-    with pytest.raises(InputError, match=r"junk has no recipe 'cub'.*none.*nivmf"):
+    with pytest.raises(InputError, match=r"junk .*'cub'.*nivmf"):
         named_recipe("junk", "cub")
     with pytest.raises(InputError, match="leave --recipe out"):
         with_named_recipe(typed("umm", "cifar10", cached="features"))

@@ -127,7 +127,7 @@ def test_the_next_image_of_the_batch_stands_in_for_one_that_is_broken():
 
 def test_a_batch_without_any_image_and_a_bug_in_a_reader_end_the_run():
     nothing = Files(**{f"i{number}": b"" for number in range(N)})
-    with pytest.raises(InputError, match="none of the 6 images"):
+    with pytest.raises(InputError, match="none of the 6"):
         taken(nothing.stream(), [0])
 
     def failing(rows_of_windows):

@@ -340,7 +340,7 @@ def test_a_chain_leads_through_the_calibrated_table(scored, known, tmp_path):
     assert "calibrated.receipt.json: " in done.stdout
     receipt = tmp_path / "calibrated.receipt.json"
     receipt.write_text(receipt.read_text().replace(" ", "  ", 1))
-    with pytest.raises(InputError, match="was changed since it was written"):
+    with pytest.raises(InputError, match="was changed since"):
         curate.verify(kept.subset, chain=True)
 
 
@@ -363,7 +363,7 @@ max = 0.1
     assert f"{N:,}" in run("info", receipt).stdout
     reported = run("report", scored, "curated", "-o", "report.html")
     assert reported.exit_code == 0, reported.output
-    with pytest.raises(InputError, match="is the receipt of a calibration, which decides no row"):
+    with pytest.raises(InputError, match="receipt of a calibration"):
         curate.report(scored, receipt, out="other.html")
     with (tmp_path / "curated/calibrate.parquet").open("r+b") as file:
         file.seek(100)

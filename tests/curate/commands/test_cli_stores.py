@@ -179,9 +179,9 @@ def test_what_cannot_be_written_to_is_refused_before_any_work(name, each, url, f
 @pytest.mark.parametrize("parse", [path_to_read, path_or_store])
 def test_a_url_of_a_store_that_names_nothing_there_can_be_is_one_line(parse):
     pytest.importorskip("s3fs", reason="the s3 extra is not installed")
-    with pytest.raises(InputError, match=r"without an empty part, got 's3://bkt//k\.parquet'"):
+    with pytest.raises(InputError, match=r"empty part.*bkt//k"):
         parse("s3://bkt//k.parquet")
-    with pytest.raises(InputError, match=r"no user or password before it, got 's3://bkt/k\.parquet' with one") as said:
+    with pytest.raises(InputError, match="no user or password") as said:
         parse("s3://anna:word@bkt/k.parquet")
     assert "word@" not in str(said.value)
     assert "anna" not in str(said.value)
@@ -205,7 +205,7 @@ def test_a_url_with_one_slash_is_one_line_that_says_so(line, full_table, tmp_pat
 
 
 def test_a_place_of_the_hub_is_refused_by_the_library_too():
-    with pytest.raises(InputError, match=r"write to a local folder and upload it"):
+    with pytest.raises(InputError, match="local folder and upload"):
         path_or_store(StorePath("hf://datasets/owner/name/k.parquet"))
 
 

@@ -159,7 +159,7 @@ def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_com
         with pytest.raises(ValueError, match="part of shard -1"):
             run.commit(replace(part, shard=-1))
         work.part(0).rename(tmp_path / "elsewhere")
-        with pytest.raises(InputError, match=r"bytes at .*part-000000.*all workers must share"):
+        with pytest.raises(InputError, match=r"part-000000.*workers must share"):
             run.commit(part)
         (tmp_path / "elsewhere").rename(work.part(0))
         run.commit(part)

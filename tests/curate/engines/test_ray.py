@@ -127,14 +127,14 @@ def test_a_node_without_the_source_is_refused_by_name(folder, tiny_checkpoint, t
 
 @pytest.mark.slow
 def test_a_gpu_that_no_node_has_is_refused_before_anything_is_opened(tmp_path, cluster):
-    with pytest.raises(InputError, match="1 GPU and a core for an actor, got 2 nodes with at most 0 GPUs and 1 cores"):
+    with pytest.raises(InputError, match=r"got 2 nodes.* 0 GPUs"):
         score(tmp_path / "none", tmp_path / "s.parquet", engine=f"ray:{cluster.address}", num_gpus=1)
 
 
 @pytest.mark.slow
 def test_no_actor_that_starts_is_an_error_in_bounded_time(folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(on_ray, "START_WITHIN", 0.01)
-    with pytest.raises(InputError, match=r"no actor could start on the Ray cluster within 0\.01 s"):
+    with pytest.raises(InputError, match=r"within 0\.01 s"):
         on_cluster(folder, tmp_path / "s.parquet", tiny_checkpoint, cluster)
 
 
@@ -327,7 +327,7 @@ def test_a_shard_that_kills_every_actor_ends_the_run_and_keeps_the_rest(
 
     monkeypatch.setattr(Crew, "_assign", deadly)
     out = tmp_path / "s.parquet"
-    with pytest.raises(InputError, match=r"were lost 4 times with the actor that scored them, at last on"):
+    with pytest.raises(InputError, match="lost 4 times"):
         on_cluster(large, out, tiny_checkpoint, cluster)
     monkeypatch.undo()
     assert run_again(large, out, tiny_checkpoint).resumed > 0

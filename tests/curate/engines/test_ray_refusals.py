@@ -57,9 +57,7 @@ def test_who_listens_and_is_no_ray_is_told_in_seconds(says, monkeypatch):
 
         threading.Thread(target=answer, daemon=True).start()
         port = server.getsockname()[1]
-        with pytest.raises(
-            InputError, match=f"no Ray cluster answers at 127.0.0.1:{port} .the server there is not Ray"
-        ):
+        with pytest.raises(InputError, match=rf"127\.0\.0\.1:{port} .*not Ray"):
             ray_cluster.require_listener(f"127.0.0.1:{port}")
 
 
@@ -70,9 +68,7 @@ def test_the_head_of_a_cluster_greets(cluster):
 
 def test_without_ray_the_pip_line_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        InputError, match=r"--engine ray needs an extra package; run: pip install 'kappa-curate\[ray\]'"
-    ):
+    with pytest.raises(InputError, match=r"'kappa-curate\[ray\]'"):
         score(folder, tmp_path / "s.parquet", engine="ray:auto")
 
 
@@ -89,9 +85,7 @@ def test_a_cluster_that_does_not_take_this_process_is_one_line(error, folder, tm
         raise error
 
     monkeypatch.setattr(ray, "init", refuse)
-    with pytest.raises(
-        InputError, match=r"expected a Ray cluster at auto that this process can join, got: \w"
-    ) as caught:
+    with pytest.raises(InputError, match="Ray cluster at auto") as caught:
         score(folder, tmp_path / "s.parquet", engine="ray:auto")
     assert "\n" not in str(caught.value)
 

@@ -84,7 +84,7 @@ def test_the_number_of_workers_changes_no_byte(folder, full_table, tiny_checkpoi
 
 @pytest.mark.parametrize("out", [".", "/", ".."])
 def test_an_output_without_a_name_is_refused(folder, tiny_checkpoint, out):
-    with pytest.raises(InputError, match="expected a name for --out"):
+    with pytest.raises(InputError, match="name for --out"):
         run_again(folder, out, tiny_checkpoint)
 
 
@@ -161,12 +161,12 @@ def test_a_dataset_of_failures_alone_exits_with_a_line_that_says_so(tiny_checkpo
 
 @pytest.mark.parametrize("option", ["key", "root", "path_column", "image_column"])
 def test_an_option_of_tables_is_refused_for_a_folder(folder, tiny_checkpoint, tmp_path, option):
-    with pytest.raises(InputError, match=f"--{option.replace('_', '-')} is for tables and lists"):
+    with pytest.raises(InputError, match=f"--{option.replace('_', '-')} is for"):
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, **{option: "nothing"})
 
 
 def test_labels_from_sub_folders_that_are_not_there_are_refused(folder, tiny_checkpoint, tmp_path):
-    with pytest.raises(InputError, match="expected sub-folders as labels, found none for 30 images"):
+    with pytest.raises(InputError, match=r"sub-folders.* 30 images"):
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint, label_from_folder=True)
 
 
@@ -180,7 +180,7 @@ def test_a_file_that_vanishes_is_a_row(folder, tiny_checkpoint, tmp_path):
 def test_a_gpu_that_is_not_there_is_refused_and_nothing_slower_is_taken(folder, tiny_checkpoint, tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(InputError, match=r"there is no cuda: torch .* sees 0 GPUs"):
+    with pytest.raises(InputError, match=r"no cuda.*0 GPUs"):
         score(folder, tmp_path / "s.parquet", model=tiny_checkpoint, device="cuda")
 
 

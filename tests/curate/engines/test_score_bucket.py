@@ -64,7 +64,7 @@ def test_a_table_in_a_bucket_has_the_bytes_of_a_local_one(
     again = run_again(folder, out, tiny_checkpoint, announce=said.append)
     assert again.resumed == 30
     assert any("complete already" in text for text in said)
-    with pytest.raises(InputError, match=r"belongs to a run with another batch-size: 4 there, 8 here"):
+    with pytest.raises(InputError, match="another batch-size: 4"):
         score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8})
     score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8}, overwrite=True)
     assert open_table(out).metadata["settings"]["batch-size"] == 8
@@ -139,7 +139,7 @@ def test_a_process_that_is_killed_is_followed_at_once_and_ends_with_the_same_byt
     s3.faults.add("done-000002", "hang", times=1, method="PUT")
     process = started(folder, out, tiny_checkpoint, {"TMPDIR": str(tmp_path / "tmp")})
     waits_for(s3, "done-", 2, process)
-    with pytest.raises(InputError, match=rf"is being written by process {process.pid} on "):
+    with pytest.raises(InputError, match=f"written by process {process.pid}"):
         run_again(folder, out, tiny_checkpoint)
     process.kill()
     process.communicate()
@@ -186,7 +186,7 @@ def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch
     clock = {"seconds": 0.0}  # by which the clock of the store is ahead
     monkeypatch.setattr("moto.s3.models.utcnow", lambda: utcnow() + timedelta(**clock))
     with StoreLock(place, held) as first:
-        with pytest.raises(InputError, match="is being written by process"), StoreLock(place, other):
+        with pytest.raises(InputError, match="is being written"), StoreLock(place, other):
             pass
         first.check()
     with StoreLock(place, other) as second:
@@ -209,7 +209,7 @@ def test_a_lock_is_held_released_and_taken_over_when_it_expires(two, monkeypatch
     clock["seconds"] += store_lock.EXPIRY
     with StoreLock(place, other) as second:
         second.check()
-        with pytest.raises(InputError, match=r"was taken over by process \d+ on .*; it ends now"):
+        with pytest.raises(InputError, match="was taken over"):
             dead.check()
 
 
@@ -239,7 +239,7 @@ def test_a_store_without_conditional_writes_is_refused(folder, tiny_checkpoint, 
         return True
 
     monkeypatch.setattr(StorePath, "create", create)
-    with pytest.raises(InputError, match=r"the store has no conditional writes \(If-None-Match\)"):
+    with pytest.raises(InputError, match=r"conditional writes \(If-None-Match\)"):
         run_again(folder, out, tiny_checkpoint)
 
 
@@ -256,7 +256,7 @@ def test_a_damaged_part_or_note_is_scored_again(folder, full_table, tiny_checkpo
     note = json.loads(s3.get(f"{work}/done-000002.json"))
     s3.put(f"{work}/done-000002.json", json.dumps({**note, "sha256": "0" * 64}).encode())  # not of that part
     s3.client.delete_object(Bucket=s3.name, Key=f"{work}/done-000003.json")
-    with pytest.raises(InputError, match=r"part-000002.parquet was changed after it was committed; repeat the command"):
+    with pytest.raises(InputError, match=r"part-000002\.parquet was changed"):
         run_again(folder, out, tiny_checkpoint)
     result = run_again(folder, out, tiny_checkpoint)
     assert result.resumed == 22
@@ -267,7 +267,7 @@ def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folde
     for path in folder.iterdir():
         s3.put(f"heap/{path.name}", path.read_bytes())
     s3.faults.add("heap/20.png", "expired")
-    with pytest.raises(CredentialsError, match=r"no longer valid \(ExpiredToken\); renew them and repeat"):
+    with pytest.raises(CredentialsError, match=r"\(ExpiredToken\); renew"):
         score(f"{s3}/heap", out, model=tiny_checkpoint, **SMALL, connections=1)
     s3.faults.clear()
     s3.faults.add("done-000003", "expired", method="PUT")
@@ -299,7 +299,7 @@ def test_an_output_that_cannot_be_is_one_line(folder, tiny_checkpoint, s3, out, 
 
 def test_a_store_that_denies_writing_is_one_line_before_any_image_is_read(folder, tiny_checkpoint, s3, out):
     s3.faults.add("lock-", 403, method="PUT")
-    with pytest.raises(InputError, match=r"cannot write .*lock-000001.json: the server denies access .*403"):
+    with pytest.raises(InputError, match=r"lock-000001\.json: .*403"):
         run_again(folder, out, tiny_checkpoint)
 
 
@@ -314,12 +314,12 @@ def test_throttling_passes_and_a_source_is_not_overwritten(folder, full_table, t
     before = s3.names()
     for source in ("heap", "deep"):
         for target in (source, ""):
-            with pytest.raises(InputError, match=r"is the source, or contains it|a name below a bucket"):
+            with pytest.raises(InputError, match=r"is the source|below a bucket"):
                 run_again(f"{s3}/{source}", f"{s3}/{target}", tiny_checkpoint, overwrite=True)
     s3.put("other/notes.txt", b"mine")
     s3.put("other/deep/notes.txt", b"mine")
     for overwrite in (False, True):
-        with pytest.raises(InputError, match=r"holds more than scores|is not a table of scores"):
+        with pytest.raises(InputError, match=r"holds more than scores|not a table"):
             run_again(folder, f"{s3}/other", tiny_checkpoint, overwrite=overwrite)
     assert s3.names() == sorted([*before, "other/deep/notes.txt", "other/notes.txt"])
 
@@ -341,7 +341,7 @@ def test_a_large_table_is_sent_in_parts_and_read_in_ranges(s3, out, tmp_path, mo
     assert place.upload(local, overwrite=False)[0] == local.stat().st_size  # as after an answer that was lost
     with local.open("ab") as file:
         file.write(b"other")
-    with pytest.raises(InputError, match="appeared while it was being written"):
+    with pytest.raises(InputError, match="appeared while"):
         place.upload(local, overwrite=False)
 
 
@@ -349,11 +349,11 @@ def test_the_folder_of_this_machine_is_nobody_elses(tmp_path, monkeypatch, out, 
     shared = local_folder(StorePath(out)).parent
     shared.mkdir()
     shared.chmod(0o777)
-    with pytest.raises(InputError, match="that only you can access"):
+    with pytest.raises(InputError, match="only you can access"):
         run_again(folder, out, tiny_checkpoint)
     shared.rmdir()
     shared.symlink_to(tmp_path)
-    with pytest.raises(InputError, match="that only you can access"):
+    with pytest.raises(InputError, match="only you can access"):
         run_again(folder, out, tiny_checkpoint)
     assert Path(shared).is_symlink()
 

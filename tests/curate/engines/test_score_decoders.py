@@ -98,7 +98,7 @@ def died_at(shard, real):
 
 def test_a_time_out_of_range_is_refused_with_its_option():
     for seconds in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match=r"--decode-timeout must be between 0\.1 and 86,400 seconds"):
+        with pytest.raises(InputError, match=r"--decode-timeout.* 0\.1 .*86,400"):
             score("nowhere", "s.parquet", decode_timeout=seconds)
 
 

@@ -162,7 +162,7 @@ def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(dataset,
 def test_memory_that_does_not_do_for_one_picture_ends_the_run_with_one_line(dataset, runner, tmp_path):
     full = on(runner, Full)
     full.room = 0
-    with pytest.raises(InputError, match="memory on cpu is not enough to decode a single image; free some"):
+    with pytest.raises(InputError, match="memory on cpu"):
         table_of(dataset, runner, tmp_path, full)
     jpeg = sound_jpeg((dataset / "00.jpg").read_bytes(), 32, max_pixels=10**6)
     full.room = 2
@@ -213,17 +213,15 @@ def test_a_jpeg_that_comes_after_the_end_goes_through_the_cpu_and_leaves_the_bud
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_is_refused_in_one_line(dataset, tiny_checkpoint, tmp_path):
     options = {"decode": "gpu", "quality": False, "model": tiny_checkpoint}
-    with pytest.raises(
-        InputError, match=r"--decode gpu decodes on the GPU .* which is cpu here: torch \S+ sees 0 GPUs"
-    ):
+    with pytest.raises(InputError, match=r"decode gpu.* 0 GPUs"):
         score(dataset, tmp_path / "s.parquet", **options)
-    with pytest.raises(InputError, match="--decode gpu is for --engine local"):
+    with pytest.raises(InputError, match="--engine local"):
         score(dataset, tmp_path / "s.parquet", engine="ray", num_gpus=1, **options)
     assert not list(tmp_path.iterdir())
 
 
 def test_it_needs_no_quality_and_a_name_that_is_known():
-    with pytest.raises(InputError, match=r"--decode gpu measures no image quality.* add --no-quality"):
+    with pytest.raises(InputError, match="add --no-quality"):
         ScoreSettings(decode="gpu")
     with pytest.raises(InputError, match="unknown --decode 'card'"):
         ScoreSettings(decode="card")
@@ -234,9 +232,9 @@ def test_a_run_of_another_decoder_or_another_gpu_is_refused(dataset, tiny_checkp
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A card")
     by_cpu, by_gpu = (opened.fingerprint(replace(SETTINGS, decode=name)) for name in ("cpu", "gpu"))
     assert "decoder" not in by_cpu
-    with pytest.raises(InputError, match="another decoder: none there, gpu here"):
+    with pytest.raises(InputError, match="another decoder: none"):
         refuse_difference("s", by_cpu, by_gpu)
-    with pytest.raises(InputError, match="another decoder: gpu there, none here"):
+    with pytest.raises(InputError, match="another decoder: gpu"):
         refuse_difference("s", by_gpu, by_cpu)
-    with pytest.raises(InputError, match="another gpu: Another card there, A card here"):
+    with pytest.raises(InputError, match="another gpu: Another card"):
         refuse_difference("s", {**by_gpu, "gpu": "Another card"}, by_gpu)

@@ -51,7 +51,7 @@ def test_a_table_and_a_folder_of_parts_have_the_bytes_of_local_ones(
     said = []
     assert run_again(folder, out, tiny_checkpoint, announce=said.append).resumed == 30
     assert any("complete already" in text for text in said)
-    with pytest.raises(InputError, match=r"belongs to a run with another batch-size: 4 there, 8 here"):
+    with pytest.raises(InputError, match="another batch-size: 4"):
         score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8})
     score(folder, out, model=tiny_checkpoint, **SMALL | {"batch_size": 8}, overwrite=True)
     assert open_table(out).metadata["settings"]["batch-size"] == 8
@@ -105,7 +105,7 @@ def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, 
     place, held, other = two
     with StoreLock(place, held) as first:
         assert gs.faults.count("ifGenerationMatch=0", "POST") >= 2  # the second try, which has to fail
-        with pytest.raises(InputError, match="is being written by process"), StoreLock(place, other):
+        with pytest.raises(InputError, match="is being written"), StoreLock(place, other):
             pass
         first.check()
     with StoreLock(place, other) as second:
@@ -117,7 +117,7 @@ def test_a_lock_is_held_by_one_released_and_taken_over_when_it_expires(two, gs, 
     time.sleep(0.2)
     with StoreLock(place, other) as second:
         second.check()
-        with pytest.raises(InputError, match=r"was taken over by process \d+ on .*; it ends now"):
+        with pytest.raises(InputError, match="was taken over"):
             dead.check()
     dead.end()
 
@@ -149,7 +149,7 @@ def test_a_write_whose_answer_is_lost_is_no_other_writer(gs, tmp_path):
         gs.put(f"run/{size}", local.read_bytes())
         assert place.upload(local, overwrite=False)[0] == size
         gs.put(f"run/{size}", b"of somebody else")
-        with pytest.raises(InputError, match="appeared while it was being written"):
+        with pytest.raises(InputError, match="appeared while"):
             place.upload(local, overwrite=False)
         place.upload(local, overwrite=True)
         assert gs.get(f"run/{size}") == local.read_bytes()
@@ -199,7 +199,7 @@ def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folde
     for path in folder.iterdir():
         gs.put(f"heap/{path.name}", path.read_bytes())
     gs.faults.add("heap%2F20.png", answer(401, EXPIRED))
-    with pytest.raises(CredentialsError, match=r"no longer valid \(HTTP status 401\); renew them and repeat"):
+    with pytest.raises(CredentialsError, match=r"status 401\); renew"):
         score(f"{gs}/heap", out, model=tiny_checkpoint, **SMALL, connections=1)
     gs.faults.clear()
     result = score(f"{gs}/heap", out, model=tiny_checkpoint, **SMALL)
@@ -227,7 +227,7 @@ def test_a_process_that_is_killed_is_followed_at_once_and_ends_with_the_same_byt
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    with pytest.raises(InputError, match=rf"is being written by process {process.pid} on "):
+    with pytest.raises(InputError, match=f"written by process {process.pid}"):
         run_again(folder, out, tiny_checkpoint)
     process.kill()
     process.communicate()

@@ -145,7 +145,7 @@ def test_a_changed_input_is_refused_on_resume_and_overwrite_starts_anew(folder, 
 
 
 def test_a_second_process_on_the_same_output_is_refused(folder, tiny_checkpoint, tmp_path):
-    with work_of(tmp_path / "s.parquet"), pytest.raises(InputError, match=r"being written by process \d+"):
+    with work_of(tmp_path / "s.parquet"), pytest.raises(InputError, match=r"written by process \d+"):
         run_again(folder, tmp_path / "s.parquet", tiny_checkpoint)
 
 
@@ -160,13 +160,13 @@ def test_a_folder_of_parts_holds_the_same_rows(folder, full_table, tiny_checkpoi
 
 def test_a_foreign_file_or_folder_at_the_output_is_left_alone(folder, tiny_checkpoint, tmp_path):
     (tmp_path / "mine.parquet").write_text("important")
-    with pytest.raises(InputError, match="exists and is not a table of scores; it was not changed"):
+    with pytest.raises(InputError, match="not a table"):
         run_again(folder, tmp_path / "mine.parquet", tiny_checkpoint)
     assert (tmp_path / "mine.parquet").read_text() == "important"
     other = tmp_path / "other"
     other.mkdir()
     (other / "mine.txt").write_text("important")
-    with pytest.raises(InputError, match="exists and is not a table of scores; it was not changed"):
+    with pytest.raises(InputError, match="not a table"):
         run_again(folder, other, tiny_checkpoint)
     assert [p.name for p in other.iterdir()] == ["mine.txt"]
 
@@ -175,7 +175,7 @@ def test_a_foreign_file_or_folder_at_the_output_is_left_alone(folder, tiny_check
 def test_what_is_scored_is_never_taken_for_the_output(folder, tiny_checkpoint, tmp_path, overwrite):
     before = sorted(p.name for p in folder.iterdir())
     for out in (folder, folder.parent):
-        with pytest.raises(InputError, match="is the source, or contains it"):
+        with pytest.raises(InputError, match="is the source"):
             run_again(folder, out, tiny_checkpoint, overwrite=overwrite)
     assert sorted(p.name for p in folder.iterdir()) == before
 
@@ -183,11 +183,11 @@ def test_what_is_scored_is_never_taken_for_the_output(folder, tiny_checkpoint, t
 def test_overwrite_replaces_scores_and_nothing_else(folder, full_table, tiny_checkpoint, tmp_path):
     mine = tmp_path / "mine.parquet"
     pq.write_table(pq.read_table(full_table, columns=["key"]).replace_schema_metadata({}), mine)
-    with pytest.raises(InputError, match="is not a table of scores, and was not changed"):
+    with pytest.raises(InputError, match="not a table"):
         run_again(folder, mine, tiny_checkpoint, overwrite=True)
     run_again(folder, tmp_path / "scores", tiny_checkpoint)
     (tmp_path / "scores" / "notes.txt").write_text("important")
-    with pytest.raises(InputError, match="holds more than scores, and was not changed"):
+    with pytest.raises(InputError, match="more than scores"):
         run_again(folder, tmp_path / "scores", tiny_checkpoint, overwrite=True)
     (tmp_path / "scores" / "notes.txt").unlink()
     assert run_again(folder, tmp_path / "scores", tiny_checkpoint, overwrite=True).resumed == 0
@@ -204,7 +204,7 @@ def test_a_folder_that_appears_meanwhile_is_left_alone(folder, tiny_checkpoint, 
         real(self, *args, **kwargs)
 
     monkeypatch.setattr(WorkFolder, "become", become)
-    with pytest.raises(InputError, match="appeared while it was being written"):
+    with pytest.raises(InputError, match="appeared while"):
         run_again(folder, out, tiny_checkpoint)
     assert (out / "precious.txt").read_text() == "important"
 

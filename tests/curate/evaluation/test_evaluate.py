@@ -312,13 +312,13 @@ def test_a_mistake_is_one_line_that_says_what_to_do(name, tmp_path, monkeypatch)
 
 def test_too_few_rows_are_counted_by_reason(tmp_path):
     path = make(tmp_path / "s.parquet", n=24, status=pa.array(["ok"] * 10 + ["corrupt"] * 14))
-    with pytest.raises(InputError, match=r"at least 20 rows .* got 10 of 24 \(14 status is not ok\)"):
+    with pytest.raises(InputError, match=r"10 of 24 \(14 status"):
         evaluate(path, label="label")
 
 
 def test_keys_that_do_not_meet_are_shown_from_both_sides(tmp_path, table):
     (tmp_path / "t.csv").write_text("key,label\nother,1\n")
-    with pytest.raises(InputError, match=r"none in common \(here '0.jpg', there 'other'\)"):
+    with pytest.raises(InputError, match=r"here '0\.jpg', there 'other'"):
         evaluate(table, labelled=tmp_path / "t.csv")
 
 

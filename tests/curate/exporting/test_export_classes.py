@@ -278,7 +278,7 @@ def test_key_and_label_go_along_and_others_where_they_are_asked_for(workdir):
 def test_an_image_that_changed_is_found_though_its_digest_does_not_go_along(workdir):
     digests = pa.array(["0" * 64] * N)
     pq.write_table(pq.read_table("s.parquet").append_column("sha256", digests), "old.parquet")
-    with pytest.raises(InputError, match="not the one that was scored"):
+    with pytest.raises(InputError, match="that was scored"):
         curate.export("old.parquet", "out", to="imagefolder")
 
 

@@ -50,7 +50,7 @@ def test_an_image_has_its_size_and_its_prediction_is_no_annotation(tmp_path):
     assert (image["id"], image["file_name"], image["width"], image["height"]) == (1, "x", 8, 8)
     assert (image["coco_url"], image["curate_predicted"]) == ("https://host/photos/x", "cat")
     assert [category["name"] for category in content["categories"]] == ["cat"]
-    with pytest.raises(InputError, match=r"none that can be used: no label: 1 \('x'\)"):
+    with pytest.raises(InputError, match="no label: 1"):
         read_labels(tmp_path / "c.json", "coco", keys=["x"])
 
 
@@ -102,11 +102,11 @@ def test_numbers_that_stand_for_nothing_or_for_two_things_are_named(tmp_path):
 def test_categories_that_share_a_number_are_not_used(tmp_path):
     value = coco([{"id": 1, "file_name": "a"}], [{"image_id": 1, "category_id": 1}])
     value["categories"] = [{"id": 1, "name": "cat"}, {"id": 1, "name": "dog"}]
-    with pytest.raises(InputError, match=r"unknown category_id: 1 \(1 for 'a'\)"):
+    with pytest.raises(InputError, match=r"category_id: 1 \(1"):
         read(tmp_path, value)
 
 
 @pytest.mark.parametrize("value", [[], 3, {}, {"images": []}, {"images": {}, "annotations": [], "categories": []}])
 def test_a_file_of_another_format_is_refused(tmp_path, value):
-    with pytest.raises(InputError, match=r"COCO file with the lists images, annotations, categories .* got no list"):
+    with pytest.raises(InputError, match="lists images, annotations, categories"):
         read(tmp_path, value)

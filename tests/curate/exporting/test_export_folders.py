@@ -145,13 +145,13 @@ def test_a_class_called_train_is_a_class(tmp_path):
 def test_labels_in_two_places_are_refused(tmp_path):
     (tmp_path / "s" / "cat").mkdir(parents=True)
     (tmp_path / "s" / "metadata.jsonl").write_text('{"file_name": "a.png", "label": "dog"}\n')
-    with pytest.raises(InputError, match=r"either in .* or in folders, got both"):
+    with pytest.raises(InputError, match="got both"):
         read_labels(tmp_path / "s", "imagefolder", keys=["a.png"])
 
 
 def test_an_export_that_nobody_labelled_is_one_line(tmp_path):
     write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "imagefolder")
-    with pytest.raises(InputError, match=r"none that can be used: no label: 2 \('a', 'b'\)"):
+    with pytest.raises(InputError, match="no label: 2"):
         read_labels(tmp_path / "out", "imagefolder", keys=["a", "b"])
 
 
@@ -190,7 +190,7 @@ def test_links_point_at_the_images_and_copies_hold_their_bytes(tmp_path, format)
 def test_a_missing_image_is_named_and_nothing_appears(tmp_path, format, link):
     table = batch(tmp_path / "i", ["a", "b"])
     (tmp_path / "i" / "001.png").unlink()
-    with pytest.raises(InputError, match=r"image of 'b': no such file; remove it"):
+    with pytest.raises(InputError, match="'b': no such file"):
         write_batch(table, tmp_path / "out", format, link=link)
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
@@ -205,7 +205,7 @@ def test_images_come_from_the_reader_where_there_is_one(tmp_path):
     write_batch(table, tmp_path / "out", "imagefolder", images=reader, link="symbolic")
     names = sorted(path.name for path in (tmp_path / "out" / "train").iterdir())
     assert names == ["a.jpg", "b.jpg", "metadata.jsonl"]
-    with pytest.raises(InputError, match="image of 'gone': no such member"):
+    with pytest.raises(InputError, match="'gone': no such member"):
         write_batch(batch(tmp_path / "i", ["gone"], uri=[None]), tmp_path / "o", "imagefolder", images=reader)
 
 
@@ -219,14 +219,14 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
     for name in ("a.png", "x.png"):
         assert (tmp_path / "out" / "train" / name).read_bytes() == picture(3)
     none = batch(tmp_path / "i", ["a.png"], uri=[None])
-    with pytest.raises(InputError, match=r"image of 'a.png': the table names no file"):
+    with pytest.raises(InputError, match=r"'a\.png': .*no file"):
         write_batch(none, tmp_path / "other", "imagefolder", images=images_by_key(none))
 
 
 def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path, monkeypatch):
     monkeypatch.setattr("curate.manifest.remote.TRIES", 1)
     table = batch(tmp_path / "i", ["a"], uri=["https://host/a.jpg?signature=secret"])
-    with pytest.raises(InputError, match="image of 'a': fetching failed") as caught:
+    with pytest.raises(InputError, match="'a': fetching failed") as caught:
         write_batch(table, tmp_path / "out", "imagefolder")
     assert "secret" not in str(caught.value)
 
@@ -271,7 +271,7 @@ def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_a
     assert files == {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*")}
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"i", "new", "out"}
     (tmp_path / "out" / "mine.txt").write_text("important")
-    with pytest.raises(InputError, match=r"holds more than an export .*, and was not changed"):
+    with pytest.raises(InputError, match="more than an export"):
         export(small, tmp_path / "out", to=format, overwrite=True)
     assert (tmp_path / "out" / "mine.txt").read_text() == "important"
 
@@ -353,11 +353,11 @@ def test_the_fields_of_a_fiftyone_dataset_are_declared(tmp_path):
 
 def test_a_fiftyone_prediction_is_no_label_and_the_field_can_be_named(tmp_path):
     both = {"curate_key": "a", "curate_prediction": label("cat"), "mine": label("dog"), "yours": label("cow")}
-    with pytest.raises(InputError, match=r"Classification field 'ground_truth' .* got mine, yours; choose the field"):
+    with pytest.raises(InputError, match=r"'ground_truth' .* mine, yours"):
         fiftyone(tmp_path, samples(both))
     assert pairs(fiftyone(tmp_path, samples(both), name="mine")) == [("a", "dog")]
     only = {"curate_key": "a", "curate_prediction": label("cat")}
-    with pytest.raises(InputError, match="got none; choose the field"):
+    with pytest.raises(InputError, match="none; choose the field"):
         fiftyone(tmp_path, samples(only))
 
 
@@ -380,9 +380,9 @@ def test_fiftyone_labels_that_cannot_be_used_are_named(tmp_path):
 
 
 def test_a_folder_of_another_format_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"got no samples.json; export with"):
+    with pytest.raises(InputError, match=r"no samples\.json"):
         read_labels(tmp_path, "fiftyone", keys=["a"])
-    with pytest.raises(InputError, match=r"image folder at .*, got nothing"):
+    with pytest.raises(InputError, match="got nothing"):
         read_labels(tmp_path / "none", "imagefolder", keys=["a"])
 
 

@@ -56,10 +56,10 @@ def test_marks_of_the_encoding_and_windows_line_ends_do_no_harm(tmp_path, encodi
 def test_files_and_values_have_bounds(tmp_path, monkeypatch):
     (tmp_path / "f.json").write_text("[1, 2, 3, 4]")
     monkeypatch.setattr(text_module, "MOST_VALUES", 3)
-    with pytest.raises(InputError, match=r"at most 3 values .* got about 4"):
+    with pytest.raises(InputError, match=r"3 values .* about 4"):
         read_json(tmp_path / "f.json", what="JSON")
     monkeypatch.setattr(text_module, "MOST_BYTES", 10)
-    with pytest.raises(InputError, match=r"at most 10 bytes, got 12"):
+    with pytest.raises(InputError, match="10 bytes, got 12"):
         read_json(tmp_path / "f.json", what="JSON")
 
 
@@ -136,9 +136,9 @@ def test_a_batch_that_cannot_be_written_is_one_line(tmp_path, columns, match):
 
 
 def test_an_unknown_format_and_an_empty_round_are_one_line(tmp_path):
-    with pytest.raises(InputError, match="unknown format 'cocoo'; did you mean 'coco'"):
+    with pytest.raises(InputError, match="did you mean 'coco'"):
         read_labels(tmp_path, "cocoo", keys=["a"])
-    with pytest.raises(InputError, match="expected the keys of a round, got none"):
+    with pytest.raises(InputError, match="keys of a round"):
         read_labels(tmp_path, "csv", keys=[])
-    with pytest.raises(InputError, match="expected at least one class, got none"):
+    with pytest.raises(InputError, match="at least one class"):
         read_labels(tmp_path, "csv", keys=["a"], classes=[])

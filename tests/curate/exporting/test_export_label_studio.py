@@ -101,7 +101,7 @@ def test_images_that_only_the_whole_disk_holds_are_embedded(tmp_path, places):
 
 def test_predictions_never_count_as_labels(tmp_path):
     write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "t.json", "label-studio")
-    with pytest.raises(InputError, match=r"none that can be used: no label: 2 \('a', 'b'\)"):
+    with pytest.raises(InputError, match="no label: 2"):
         read_labels(tmp_path / "t.json", "label-studio", keys=["a", "b"])
 
 
@@ -118,7 +118,7 @@ def test_images_inside_a_table_are_embedded_and_urls_stay(tmp_path):
 
 def test_an_image_that_no_tool_can_open_is_refused_without_a_reader_and_leaves_no_file(tmp_path):
     table = batch(tmp_path / "i", ["a"], uri=[None])
-    with pytest.raises(InputError, match="image of 'a': the table names no file"):
+    with pytest.raises(InputError, match=r"'a': .*no file"):
         write_batch(table, tmp_path / "t.json", "label-studio")
     assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
@@ -206,10 +206,10 @@ def test_several_controls_have_to_be_told_apart_by_name(tmp_path):
         both["result"][0],
         {"from_name": "quality", "type": "choices", "value": {"choices": ["blurred"]}},
     ]
-    with pytest.raises(InputError, match=r"choices of one control .* got label, quality; choose the one"):
+    with pytest.raises(InputError, match="got label, quality"):
         read(tmp_path, [task("a", both)])
     assert pairs(read(tmp_path, [task("a", both)], name="quality")) == [("a", "blurred")]
-    with pytest.raises(InputError, match=r"control 'other' .* got choices of label, quality"):
+    with pytest.raises(InputError, match=r"'other' .*label, quality"):
         read(tmp_path, [task("a", both)], name="other")
 
 
@@ -226,15 +226,13 @@ def test_json_min_is_read_one_annotation_an_object(tmp_path):
         ("a", "dog", "2", None),
     ]
     assert counts(labels) == {"several labels in one annotation": 1, "no label": 1, "annotators disagree": 1}
-    with pytest.raises(
-        InputError, match=r"the choices as 'label' .* got the names image, sentiment; choose the control"
-    ):
+    with pytest.raises(InputError, match=r"image, sentiment; .*control"):
         read(tmp_path, [{"image": "x", "curate_key": "a", "sentiment": "cat"}])
 
 
 @pytest.mark.parametrize("value", [{"images": []}, 3, "text", [1, 2], None])
 def test_a_file_that_is_no_export_is_refused(tmp_path, value):
-    with pytest.raises(InputError, match=r"Label Studio export .* export the project as JSON"):
+    with pytest.raises(InputError, match="project as JSON"):
         read(tmp_path, value)
 
 
@@ -268,5 +266,5 @@ def test_a_file_in_which_everything_was_skipped_says_so_and_names_the_keys(tmp_p
         "skipped by the annotator: 2",
         "not in the file: 1",
     ]
-    with pytest.raises(InputError, match="none that can be used"):
+    with pytest.raises(InputError, match="can be used"):
         read_labels(tmp_path / "f.json", "label-studio", keys=["other"])

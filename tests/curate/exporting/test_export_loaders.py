@@ -149,9 +149,9 @@ def test_yolo_has_a_folder_a_side_and_a_class(workdir):
     assert len({path.parent.name for path in Path("out").glob("*/*/*")}) == len(data["names"])
     usable = [row for row in ROWS if label(row)]
     assert sorted(path.read_bytes() for path in Path("out").glob("*/*/*")) == sorted(map(picture, usable))
-    with pytest.raises(InputError, match="yolo: expected a class for every image, got none for"):
+    with pytest.raises(InputError, match=r"yolo: .*class"):
         curate.export("t.parquet", "other", to="yolo")
-    with pytest.raises(InputError, match=r"--per sha256: expected train, val or test, got"):
+    with pytest.raises(InputError, match="--per sha256"):
         curate.export("s.parquet", "other", to="yolo", per="sha256")
 
 
@@ -169,7 +169,7 @@ def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(wor
     broken_path = workdir / "two\nlines.png"
     broken_path.write_bytes(picture(1))
     pq.write_table(pa.table({"key": ["a"], "uri": [str(broken_path)]}), "odd.parquet")
-    with pytest.raises(InputError, match=r"holds what ends an entry; end each with a NUL by --null"):
+    with pytest.raises(InputError, match="by --null"):
         curate.export("odd.parquet", "odd.txt", to="paths")
     (line,) = curate.export("odd.parquet", "odd.txt", to="paths", null=True).load
     exec(line, loaded := {})
@@ -232,7 +232,7 @@ def test_images_inside_a_table_are_found_by_key_in_whatever_order(workdir, order
     assert bytes_inside("out") == [picture(row) for row in ROWS]
     fewer = {name: values[3:] for name, values in pictures.items()}
     pq.write_table(pa.table(fewer), "fewer.parquet")
-    with pytest.raises(InputError, match=r"fewer.parquet has no image with the keys of [23] of 25 rows"):
+    with pytest.raises(InputError, match=r"of [23] of 25 rows"):
         curate.export("no.parquet", "less", to="parquet", source="fewer.parquet")
     result = curate.export("no.parquet", "less", to="parquet", source="fewer.parquet", skip_missing=True)
     assert result.rows + result.missing == len(ROWS)
@@ -257,7 +257,7 @@ def test_links_are_links_and_the_names_of_both_are_the_same(workdir, link):
 def test_a_few_columns_go_along_where_they_are_named(workdir):
     curate.export("t.parquet", "out.jsonl", to="jsonl", take="kappa_x, votes")
     assert set(json.loads(Path("out.jsonl").read_text().split("\n")[0])) == {"key", "uri", "kappa_x", "votes", "label"}
-    with pytest.raises(InputError, match="has no column 'vote'; did you mean 'votes'"):
+    with pytest.raises(InputError, match="did you mean 'votes'"):
         curate.export("t.parquet", "other.jsonl", to="jsonl", take=["vote"])
 
 

@@ -164,7 +164,7 @@ def test_what_changes_while_it_is_written_is_found_at_the_end(workdir, monkeypat
     monkeypatch.setattr(FORMATS["folder"].__class__, "__eq__", object.__eq__)
     changed = FORMATS["folder"].__class__(**{**FORMATS["folder"].__dict__, "finish": change})
     monkeypatch.setattr("curate.exporting.folder.FOLDER", changed)
-    with pytest.raises(InputError, match=r"003\.png changed after it was written; check the disk"):
+    with pytest.raises(InputError, match=r"003\.png changed"):
         curate.export("t.parquet", "out", to="folder")
     assert not Path("out").exists()
 
@@ -172,7 +172,7 @@ def test_what_changes_while_it_is_written_is_found_at_the_end(workdir, monkeypat
 def test_a_file_of_a_stranger_among_ours_is_found_at_the_end(workdir):
     assert killed_at((work.WorkFolder, "publish"), 1, lambda: curate.export("t.parquet", "out", to="folder"))
     Path("out.part/out/stranger.txt").write_text("x")
-    with pytest.raises(InputError, match=r"expected 24 files of .* bytes in out.part/out, got 25"):
+    with pytest.raises(InputError, match=r"24 files .*got 25"):
         curate.export("t.parquet", "out", to="folder")
 
 
@@ -190,7 +190,7 @@ def test_another_export_onto_a_half_done_one_is_refused_by_the_difference(workdi
     Path("out.part/lock").unlink()
     before = contents("out.part")
     options = {"to": "folder", **options}
-    with pytest.raises(InputError, match="out.part belongs to a run with " + said):
+    with pytest.raises(InputError, match=r"out\.part belongs to"):
         curate.export(table, "out", **options)
     Path("out.part/lock").unlink()
     assert contents("out.part") == before
@@ -203,13 +203,13 @@ def test_a_folder_of_that_name_that_is_no_export_is_left_alone(workdir):
     Path("out.part").mkdir()
     Path("out.part/mine.txt").write_text("important")
     for overwrite in (False, True):
-        with pytest.raises(InputError, match=r"out\.part is not an unfinished export"):
+        with pytest.raises(InputError, match="not an unfinished export"):
             curate.export("t.parquet", "out", to="folder", overwrite=overwrite)
     assert Path("out.part/mine.txt").read_text() == "important"
 
 
 def test_two_processes_cannot_write_one_export(workdir):
-    with work.WorkFolder(Path("out"), 1), pytest.raises(InputError, match=r"out.part is being written by process \d+"):
+    with work.WorkFolder(Path("out"), 1), pytest.raises(InputError, match=r"out\.part .*process \d+"):
         curate.export("t.parquet", "out", to="folder")
 
 
@@ -230,7 +230,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_r
     with monkeypatch.context() as patch:
         for module in (row_images, parts):
             patch.setattr(module, "fresh", fresh)
-        with pytest.raises(InputError, match="the disk is full; free some space"):
+        with pytest.raises(InputError, match="disk is full"):
             curate.export("t.parquet", out(to), to=to)
     assert not os.path.lexists(out(to))
     result = curate.export("t.parquet", out(to), to=to)
@@ -242,12 +242,12 @@ def test_a_disk_that_fills_up_is_one_line_and_the_export_goes_on_once_there_is_r
 def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out_with_a_list(workdir, to):
     for number in (3, 4, 17):
         Path(f"i/{number:03}.png").unlink()
-    with pytest.raises(InputError, match=r"image of '003.png', and 2 more of 23: no such file; restore it, or leave"):
+    with pytest.raises(InputError, match=r"'003\.png', and 2 more"):
         curate.export("t.parquet", "out", to=to)
     assert sorted(path.name for path in workdir.iterdir()) == ["i", "t.parquet", "u.parquet"]
     result = curate.export("t.parquet", "out", to=to, skip_missing=True)
     assert (result.rows, result.missing) == (20, 3)
-    with pytest.raises(InputError, match=r"and 2 more of 23"):
+    with pytest.raises(InputError, match="2 more of 23"):
         curate.export("t.parquet", "out", to=to)
     assert Path("out.missing.csv").read_text() == "key,why\n" + "".join(
         f"{n:03}.png,no such file\n" for n in (3, 4, 17)
@@ -257,7 +257,7 @@ def test_images_that_are_gone_are_counted_before_anything_is_written_or_left_out
 
 def test_an_image_that_is_another_one_now_cannot_be_had_and_what_is_done_waits(workdir):
     Path("i/012.png").write_bytes(picture(1))
-    with pytest.raises(InputError, match=r"image of '012.png': the image is not the one that was scored; restore it"):
+    with pytest.raises(InputError, match=r"'012\.png': .*was scored"):
         curate.export("t.parquet", "out", to="webdataset")
     assert not Path("out").exists()
     Path("i/012.png").write_bytes(picture(12))
@@ -268,7 +268,7 @@ def test_an_image_that_cannot_be_decoded_is_named_where_it_is_to_be_encoded(work
     Path("i/002.png").write_bytes(b"\x89PNG\r\n\x1a\n junk")
     table(workdir / "t.parquet", N, sha256=[None] * N)
     curate.export("t.parquet", "as-it-is", to="folder")
-    with pytest.raises(InputError, match=r"image of '002.png': png: broken"):
+    with pytest.raises(InputError, match=r"'002\.png': png: broken"):
         curate.export("t.parquet", "out", to="folder", resize=4)
     assert curate.export("t.parquet", "out", to="folder", resize=4, skip_missing=True).missing == 1
 

@@ -111,13 +111,13 @@ def test_labels_that_teach_nothing_are_one_line(tmp_path, digest, says):
 
 def test_labels_for_keys_that_are_not_there_are_refused(table, tmp_path):
     path = sheet(tmp_path / "labels.csv", [(f"photo{i}", "a") for i in range(60)])
-    with pytest.raises(InputError, match=r"got 60 of 60 labelled keys not there, such as 'photo0'"):
+    with pytest.raises(InputError, match=r"60 of 60 .*'photo0'"):
         fit(table, apply=tmp_path / "a.parquet", labelled=path)
 
 
 def test_a_file_without_classes_or_a_column_that_is_not_there_is_refused(table, tmp_path):
     (tmp_path / "keys.csv").write_text("key\n" + "".join(f"k{i}\n" for i in range(60)))
-    with pytest.raises(InputError, match="no column 'label' of classes"):
+    with pytest.raises(InputError, match="no column 'label'"):
         fit(table, apply=tmp_path / "a.parquet", labelled=tmp_path / "keys.csv")
     with pytest.raises(InputError, match=r"no column 'lable'.*label"):
         fit(table, apply=tmp_path / "a.parquet", label="lable")
@@ -125,7 +125,7 @@ def test_a_file_without_classes_or_a_column_that_is_not_there_is_refused(table, 
 
 def test_labels_for_a_model_that_is_only_applied_are_refused(table, tmp_path, tiny_checkpoint):
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
-    with pytest.raises(InputError, match="applied without fitting; leave out the labels"):
+    with pytest.raises(InputError, match="leave out the labels"):
         fit(table, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors", label="label")
 
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_derived_is_one_line(table, tmp_path, tiny_checkpoint):
         verify_fit(tiny_checkpoint)
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
     table.unlink()
-    with pytest.raises(InputError, match="no longer exists; pass its new place as --table"):
+    with pytest.raises(InputError, match=r"no longer exists.*--table"):
         verify_fit(tmp_path / "f.safetensors")
 
 
@@ -180,7 +180,7 @@ def test_what_came_back_to_rounds_teaches(tmp_path):
 def test_a_folder_of_rounds_to_which_too_little_came_back_is_refused(tmp_path):
     table_of_rounds(tmp_path / "t.parquet")
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="12")
-    with pytest.raises(InputError, match=r"at least 50 labelled images.* got 0"):
+    with pytest.raises(InputError, match=r"50 labelled .*got 0"):
         fit(tmp_path / "t.parquet", apply=tmp_path / "a.parquet", labelled=tmp_path / "r")
 
 

@@ -171,16 +171,16 @@ def test_a_model_of_another_trunk_is_refused(table, tmp_path, tiny_checkpoint, d
     other = write(tmp_path / "other.parquet", kinds(n=60)[0], "f" * 64)
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
     for wrong in ({"fitted": tmp_path / "f.safetensors"}, {"model": tiny_checkpoint}):
-        with pytest.raises(InputError, match=rf"expected the model that scored .*ffffffffffff.*{digest[:12]}"):
+        with pytest.raises(InputError, match=f"ffffffffffff.*{digest[:12]}"):
             fit(other, apply=tmp_path / "a.parquet", **wrong)
-    with pytest.raises(InputError, match="does not ship; pass it as --model"):
+    with pytest.raises(InputError, match="as --model"):
         fit(other, tmp_path / "g.safetensors")
 
 
 def test_a_model_for_embeddings_of_another_width_is_refused(table, tmp_path, tiny_checkpoint, digest):
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
     wide = write(tmp_path / "wide.parquet", kinds(n=60, width=30)[0], digest)
-    with pytest.raises(InputError, match=r"embeddings of 24 numbers .* got 30"):
+    with pytest.raises(InputError, match=r"24 numbers .*got 30"):
         fit(wide, apply=tmp_path / "a.parquet", fitted=tmp_path / "f.safetensors")
 
 
@@ -260,7 +260,7 @@ def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores
     save_file(timm.create_model("resnet10t.c3_in1k").state_dict(), tmp_path / "one.safetensors")
     named = f"timm:resnet10t.c3_in1k@{tmp_path / 'one.safetensors'}"
     table = write(tmp_path / "s.parquet", kinds(n=60, width=512)[0], load_published(named)[1]["digest"])
-    with pytest.raises(InputError, match="does not ship; pass it as --model, as when scoring"):
+    with pytest.raises(InputError, match="as --model"):
         fit(table, tmp_path / "f.safetensors")
     fit(table, tmp_path / "f.safetensors", model=named)
     (tmp_path / "photos").mkdir()
@@ -273,13 +273,13 @@ def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores
     assert set(WITHOUT_JUNK) <= set(scored.schema.names)
     assert fitted.metadata["model"]["digest"] == scored.metadata["model"]["digest"]
     other_table = write(tmp_path / "t.parquet", kinds(n=60, width=512)[0], "f" * 64)
-    with pytest.raises(InputError, match="expected the model that scored"):
+    with pytest.raises(InputError, match="model that scored"):
         fit(other_table, tmp_path / "g.safetensors", model=named)
 
 
 def test_a_table_of_embeddings_alone_is_told_to_be_fitted(tmp_path, digest):
     table = open_table(write(tmp_path / "s.parquet", kinds(n=60)[0], digest))
-    with pytest.raises(InputError, match="no kappa column and no unc column; fit a score to it with curate fit"):
+    with pytest.raises(InputError, match=r"no kappa column .*no unc column"):
         default_column(table)
 
 
@@ -300,5 +300,5 @@ def test_a_card_that_does_not_say_what_was_fitted_to_is_one_line(table, tiny_che
     card, tensors = read_checkpoint(out)
     card["fit"][name] = forged
     write_checkpoint(out, tensors, card, overwrite=True)
-    with pytest.raises(InputError, match=r"does not record what it was fitted to .*; fit it again"):
+    with pytest.raises(InputError, match=r"fitted to .*again"):
         verify_fit(out)

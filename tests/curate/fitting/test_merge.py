@@ -100,7 +100,7 @@ def test_how_the_source_was_read_is_kept_where_it_is_the_same(place, tmp_path):
 def test_a_column_of_two_types_is_refused(place, tmp_path):
     numbers = changed(place, tmp_path, "one", lambda table: table.append_column("x", pa.array([1] * (N // 2))))
     texts = changed(place, tmp_path, "two", lambda table: table.append_column("x", pa.array(["a"] * (N // 2))))
-    with pytest.raises(InputError, match="'x' is int64 in one table and string"):
+    with pytest.raises(InputError, match=r"'x' is int64 .*string"):
         curate.merge([numbers, texts], tmp_path / "m.parquet")
     assert not (tmp_path / "m.parquet").exists()
 

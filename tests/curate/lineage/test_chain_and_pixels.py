@@ -74,7 +74,7 @@ def test_no_image_outside_of_a_root_is_read(made):
     folder, _, best = made
     changed(folder / "scores.parquet", "uri", 2, "/etc/hostname")
     resealed(best.receipt, lambda receipt: None)
-    with pytest.raises(InputError, match=r"holds a path outside of --root \(/etc/hostname\), which is not read"):
+    with pytest.raises(InputError, match=r"outside of --root .*/etc/hostname"):
         curate.verify(best.receipt, pixels="all", root=folder)
     changed(folder / "scores.parquet", "uri", 2, "https://example.org/x.png")
     with pytest.raises(InputError, match="outside of --root"):

@@ -155,7 +155,7 @@ def test_empty_tables_and_mistakes(made, tmp_path):
     )
     assert curate.diff(tmp_path / "none.parquet", tmp_path / "none.parquet").identical
     pq.write_table(pa.table({"key": ["a", "a"]}), tmp_path / "twice.parquet")
-    with pytest.raises(InputError, match="a"):
+    with pytest.raises(InputError, match=r"such as .a."):
         curate.diff(best.subset, tmp_path / "twice.parquet")
     with pytest.raises(InputError, match=r"ends in \.parquet"):
         curate.diff(best.subset, best.subset, out="rows.csv")

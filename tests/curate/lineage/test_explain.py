@@ -93,14 +93,14 @@ def test_a_table_without_a_step_is_reported_as_scored(tmp_path):
 
 def test_what_cannot_be_explained_is_one_line(made):
     folder, first, best = made
-    with pytest.raises(InputError, match=r"has no row with the key 'x'; its keys look like '000.png'"):
+    with pytest.raises(InputError, match=r"the key 'x'.*'000\.png'"):
         curate.explain(best.subset, ["000.png", "x"])
     for typed, nearest in {"001.jpg": "001.png", "002.pnh": "002.png"}.items():
         with pytest.raises(InputError, match=f"did you mean '{nearest}'"):
             curate.explain(best.subset, typed)
-    with pytest.raises(InputError, match="expected a key in UTF-8"):
+    with pytest.raises(InputError, match="key in UTF-8"):
         curate.explain(best.subset, "\udcff")
-    with pytest.raises(InputError, match="expected 1 to 1,000 keys"):
+    with pytest.raises(InputError, match="1 to 1,000 keys"):
         curate.explain(best.subset, [])
     with pytest.raises(InputError, match="look like"):
         curate.explain(best.subset, "")

@@ -73,11 +73,11 @@ def test_a_receipt_of_another_format_is_refused(made):
     _, _, best = made
     old = json.loads(best.receipt.read_text())
     best.receipt.write_text(json.dumps({**old, "format": 99}))
-    with pytest.raises(InputError, match="format 99, of a later version"):
+    with pytest.raises(InputError, match="format 99"):
         curate.verify(best.receipt)
     del old["format"], old["digest"]
     best.receipt.write_text(json.dumps({**old, "curate": "0.0.9"}))
-    with pytest.raises(InputError, match="was changed since it was written"):
+    with pytest.raises(InputError, match="was changed since"):
         curate.verify(best.receipt)
 
 
@@ -100,15 +100,15 @@ def test_an_input_that_moved_is_found_by_its_digest_below_a_root_and_nothing_els
     archive.mkdir(parents=True)
     (folder / "scores.parquet").rename(archive / "renamed.parquet")
     shutil.copy(best.subset, archive / "scores.parquet")  # the name is right, and the bytes are not
-    with pytest.raises(InputError, match=r"no longer exists; pass its new place as --table or search .* --root"):
+    with pytest.raises(InputError, match=r"--table or .*--root"):
         curate.verify(first.receipt)
     verification, said = notes(first.receipt, root=folder / "archive")
     assert verification.identical
     assert f"is now {archive / 'renamed.parquet'}" in said
     (folder / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no longer exists, nor below .*empty"):
+    with pytest.raises(InputError, match=r"nor below .*empty"):
         curate.verify(first.receipt, root=[folder / "empty"])
-    with pytest.raises(InputError, match="expected a folder to search for --root"):
+    with pytest.raises(InputError, match=r"folder .*--root"):
         curate.verify(first.receipt, root=folder / "none")
 
 
@@ -118,17 +118,17 @@ def test_with_a_root_no_path_or_link_leads_out_of_it(made, tmp_path):
     away.mkdir()
     for path in filter(None, first.paths().values()):
         shutil.copy(path, away)
-    with pytest.raises(InputError, match="no longer exists, nor below"):  # though it is where the receipt says
+    with pytest.raises(InputError, match="nor below"):  # though it is where the receipt says
         curate.verify(away / first.receipt.name, root=away)
     (away / "scores.parquet").symlink_to(folder / "scores.parquet")
-    with pytest.raises(InputError, match="no longer exists, nor below"):
+    with pytest.raises(InputError, match="nor below"):
         curate.verify(away / first.receipt.name, root=away)
     (away / "scores.parquet").unlink()
     shutil.copy(folder / "scores.parquet", away)
     assert curate.verify(away / first.receipt.name, root=away).identical
     (away / "unique.parquet").unlink()
     (away / "unique.parquet").symlink_to(first.subset)
-    with pytest.raises(InputError, match=r"unique.parquet leads to .*, outside of --root; it is not read"):
+    with pytest.raises(InputError, match="outside of --root"):
         curate.verify(away / first.receipt.name, root=away)
 
 

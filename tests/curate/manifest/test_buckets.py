@@ -110,7 +110,7 @@ def test_many_requests_are_in_flight_in_order_and_not_more_than_asked_for(s3):
     assert read_all(ahead(manifest.readers(0, 120), manifest.connections)) == [b"%d" % n for n in range(120)]
     assert 12 <= s3.faults.most <= 24
     assert time.monotonic() - started < 6  # 12 s one after another
-    with pytest.raises(InputError, match="--connections must be between 1 and 512, got 0"):
+    with pytest.raises(InputError, match=r"--connections.* 512, got 0"):
         SourceOptions(connections=0)
 
 
@@ -137,7 +137,7 @@ def test_a_slow_answer_is_cut_off(s3, monkeypatch):
     monkeypatch.setattr(remote, "TRIES", 2)
     s3.faults.add("a.jpg", "hang")
     started = time.monotonic()
-    with pytest.raises(ReadError, match=r"no answer within 0\.2 s") as caught:
+    with pytest.raises(ReadError, match=r"within 0\.2 s") as caught:
         read_uri(f"{s3}/heap/a.jpg")
     assert caught.value.status == "io_error"
     assert time.monotonic() - started < 3
@@ -154,10 +154,10 @@ def test_what_is_missing_or_denied_is_said_at_once(s3):
 
 
 def test_a_bucket_that_cannot_be_listed_is_one_line(s3):
-    with pytest.raises(InputError, match=r"cannot list 's3://no-such-bucket/x': there is no such place"):
+    with pytest.raises(InputError, match=r"no-such-bucket/x': .*no such place"):
         open_manifest("s3://no-such-bucket/x")
     s3.faults.add("list-type", 403)
-    with pytest.raises(InputError, match=r"cannot list .*denies access .*listing needs its own permission"):
+    with pytest.raises(InputError, match=r"listing .*own permission"):
         open_manifest(f"{s3}/heap")
     s3.faults.add(".csv", 403, method="HEAD")
     with pytest.raises(InputError, match=r"cannot open .*denies access"):
@@ -172,7 +172,7 @@ def test_where_all_of_the_first_are_denied_the_run_ends(s3, tmp_path):
     s3.faults.add("/0", 403)
     assert read_all(ahead(manifest.readers(0, n), 1)) == ["denied"] * 10 + [b"x"] * (n - 10)
     s3.faults.add(".jpg", 403)
-    with pytest.raises(InputError, match=f"the first {ALL_DENIED} images are all denied"):
+    with pytest.raises(InputError, match=f"{ALL_DENIED} images .*denied"):
         read_all(ahead(manifest.readers(0, n), 4))
 
 
@@ -180,7 +180,7 @@ def test_credentials_that_end_stop_everything(s3):
     s3.put("heap/a.jpg", b"a")
     manifest = open_manifest(f"{s3}/heap")
     s3.faults.add("a.jpg", "expired")
-    with pytest.raises(CredentialsError, match=r"no longer valid \(ExpiredToken\); renew them and repeat"):
+    with pytest.raises(CredentialsError, match=r"\(ExpiredToken\); renew"):
         outcomes(manifest)
 
 

@@ -53,7 +53,7 @@ def test_tars_parquet_and_csv_are_read_in_parts_and_by_patterns(gs):
     for source in ("t/x", "t/x/*.tar", "t/**/*.tar", "*/x/{a,b}.tar", "t/x/{a..b}.tar".replace("a..b", "a,b")):
         assert read_all(ahead(open_manifest(f"{gs}/{source}").readers(0, 6), 4)) == expected, source
     assert keys(open_manifest(f"{gs}/m/*.parquet", SourceOptions(key="id"))) == ["a1", "a2", "b1", "b2"]
-    with pytest.raises(InputError, match=r"expected files that match 'gs://.*/t/\*\.tar', got none; check the pattern"):
+    with pytest.raises(InputError, match="none; check the pattern"):
         open_manifest(f"{gs}/t/*.tar")
     gs.put("m/x.jpg", b"x")
     gs.put("m/u.csv", f"file,label\nx.jpg,1\n{gs}/m/x.jpg,2\n".encode())
@@ -81,7 +81,7 @@ def test_a_slow_answer_is_cut_off(gs, monkeypatch):
     monkeypatch.setattr(remote, "TRIES", 2)
     gs.faults.add("a.jpg", "hang")
     started = time.monotonic()
-    with pytest.raises(ReadError, match=r"no answer within 0\.2 s") as caught:
+    with pytest.raises(ReadError, match=r"within 0\.2 s") as caught:
         read_uri(f"{gs}/heap/a.jpg")
     assert (caught.value.status, time.monotonic() - started < 10) == ("io_error", True)
 
@@ -94,16 +94,16 @@ def test_what_is_denied_is_said_at_once_and_where_all_is_denied_the_run_ends(gs)
     gs.faults.add("%2F15", 401)
     assert outcomes(manifest) == ["denied"] * 10 + [b"x"] * 5 + ["denied"]
     assert gs.faults.count("%2F00.jpg") == 1
-    with pytest.raises(ReadError, match=r"denies access \(HTTP status 401: it requires credentials\)"):
+    with pytest.raises(ReadError, match=r"HTTP status 401: .*credentials"):
         read_uri(f"{gs}/heap/15.jpg")
     gs.faults.add("%2F", 403)
-    with pytest.raises(InputError, match=f"the first {ALL_DENIED} images are all denied"):
+    with pytest.raises(InputError, match=f"{ALL_DENIED} images .*denied"):
         read_all(ahead(manifest.readers(0, ALL_DENIED), 4))
     gs.faults.add("prefix", 403)
-    with pytest.raises(InputError, match=r"cannot list .*denies access .*listing needs its own permission"):
+    with pytest.raises(InputError, match=r"listing .*own permission"):
         open_manifest(f"{gs}/heap")
     gs.faults.clear()
-    with pytest.raises(InputError, match=r"cannot list 'gs://no-such-bucket/x': there is no such place"):
+    with pytest.raises(InputError, match=r"no-such-bucket/x': .*no such place"):
         open_manifest("gs://no-such-bucket/x")
 
 
@@ -134,7 +134,7 @@ def test_as_many_connections_as_asked_for_are_open_and_bad_credentials_are_one_l
     monkeypatch.setitem(fsspec.config.conf, "gs", {"token": "google_default"})
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/not/there.json")
     monkeypatch.setattr(schemes, "_SHARED", {})
-    with pytest.raises(InputError, match="cannot open gs:// URLs: DefaultCredentialsError: ") as caught:
+    with pytest.raises(InputError, match="DefaultCredentialsError") as caught:
         open_manifest(f"{gs}/heap")
     assert "\n" not in str(caught.value)
 

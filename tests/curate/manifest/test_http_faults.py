@@ -93,7 +93,7 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_lasts_is_its_row(web, t
 @pytest.mark.parametrize("fault", [400, 418, 501])
 def test_an_answer_that_will_not_change_is_asked_for_once(web, fault):
     web.faults.add("/a.jpg", fault)
-    with pytest.raises(ReadError, match=f"fetching failed: HTTP status {fault}"):
+    with pytest.raises(ReadError, match=f"HTTP status {fault}"):
         read_uri(f"{web.url}/a.jpg")
     assert web.faults.count("/a.jpg") == 1
 
@@ -123,7 +123,7 @@ def test_a_server_that_is_silent_or_sends_drops_is_cut_off(web, monkeypatch, slo
     monkeypatch.setattr(remote, "TRIES", 2)
     web.faults.add("/a.jpg", slow)
     started = time.monotonic()
-    with pytest.raises(ReadError, match=r"no answer within 0\.3 s") as caught:
+    with pytest.raises(ReadError, match=r"within 0\.3 s") as caught:
         read_uri(f"{web.url}/a.jpg")
     assert caught.value.status == "io_error"
     assert time.monotonic() - started < 2
@@ -154,5 +154,5 @@ def test_a_server_that_gives_no_parts_of_files_is_one_line(web):
     data = a_parquet(pa.table({"image": [bytes(5000)]}))
     web.put("/t.parquet", data)
     web.faults.add("t.parquet", answer(200, {"Content-Length": str(len(data))}, [data]))
-    with pytest.raises(InputError, match="the server does not serve parts of files; download it first"):
+    with pytest.raises(InputError, match="parts of files"):
         open_manifest(f"{web.url}/t.parquet")

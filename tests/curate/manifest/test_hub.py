@@ -85,20 +85,20 @@ def test_what_is_not_there_or_not_for_us_is_one_line(hub, monkeypatch):
             with pytest.raises(InputError, match=reason) as caught:
                 open_it(url)
             assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="cannot list 'hf://datasets/o/secret': there is no such repository, or it is"):
+    with pytest.raises(InputError, match=r"o/secret': .*no such repository"):
         open_manifest("hf://datasets/o/secret")
     with pytest.raises(InputError, match="got no files"):
         open_manifest(f"{ROOT}/none")
-    with pytest.raises(ReadError, match="the repository is gated: request access on its page") as caught:
+    with pytest.raises(ReadError, match="repository is gated") as caught:
         read_uri("hf://datasets/o/gated/a.jpg")
     assert caught.value.status == "denied"
 
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    with pytest.raises(CredentialsError, match=r"no longer valid \(HTTP status 401\); renew them"):
+    with pytest.raises(CredentialsError, match=r"status 401\); renew"):
         open_manifest("hf://datasets/o/secret")
     monkeypatch.setenv("HF_TOKEN", "hf_right")  # what was reported before is not remembered
     assert [len(data) for data in outcomes(open_manifest("hf://datasets/o/secret"))] == [300]
-    with pytest.raises(InputError, match="there is no such repository"):
+    with pytest.raises(InputError, match="no such repository"):
         open_manifest("hf://datasets/o/none/t.parquet")
 
 
@@ -133,7 +133,7 @@ def test_a_slow_answer_is_cut_off(hub, monkeypatch):
     monkeypatch.setattr(remote, "TRIES", 2)
     hub.faults.add("a.jpg", "hang")
     started = time.monotonic()
-    with pytest.raises(ReadError, match=r"no answer within 0\.2 s") as caught:
+    with pytest.raises(ReadError, match=r"within 0\.2 s") as caught:
         read_uri(f"{ROOT}/a.jpg")
     assert (caught.value.status, time.monotonic() - started < 3) == ("io_error", True)
 
@@ -145,7 +145,7 @@ def test_a_source_that_changed_is_noticed_when_a_run_goes_on(hub, folder, tiny_c
     assert run_again(f"{ROOT}/img", out, tiny_checkpoint).statuses["ok"] == 4
     assert run_again(f"{ROOT}/img", out, tiny_checkpoint).resumed == 4
     hub["o/n"].put("img/00.png", (folder / "09.png").read_bytes())
-    with pytest.raises(InputError, match="belongs to a run with another input"):
+    with pytest.raises(InputError, match="another input"):
         run_again(f"{ROOT}/img", out, tiny_checkpoint)
     hub["o/n"].put("t.parquet", a_parquet(pa.table({"image": [b"1"]})))
     before = open_manifest(f"{ROOT}/t.parquet").digest

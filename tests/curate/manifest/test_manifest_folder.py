@@ -54,7 +54,7 @@ def test_rows_and_readers_of_a_part_are_the_part_of_the_whole(tmp_path):
     assert [read() for read in manifest.readers(3, 7)] == outcomes(manifest)[3:7]
     assert list(manifest.readers(4, 4)) == []
     assert manifest.rows(4, 4).schema == manifest.schema
-    with pytest.raises(ValueError, match=r"\[5, 10\) must lie inside \[0, 9\)"):
+    with pytest.raises(ValueError, match=r"inside \[0, 9\)"):
         manifest.rows(5, 10)
 
 
@@ -200,28 +200,28 @@ def test_the_digest_changes_with_content_time_name_and_order_only(tmp_path):
 def test_a_limit_takes_the_first_rows(tmp_path):
     put(tmp_path, "c.jpg", "a/1.jpg", "b.jpg")
     assert keys(open_manifest(tmp_path, SourceOptions(limit=2))) == ["a/1.jpg", "b.jpg"]
-    with pytest.raises(InputError, match="--limit must be at least 1, got 0"):
+    with pytest.raises(InputError, match=r"--limit .*got 0"):
         SourceOptions(limit=0)
 
 
 def test_a_folder_without_images_says_what_is_there(tmp_path):
-    with pytest.raises(InputError, match=r"expected images .* got no files"):
+    with pytest.raises(InputError, match="got no files"):
         open_manifest(tmp_path)
     put(tmp_path, *(f"{n}.txt" for n in range(10)), "a.md", "b/c.md", ".x.jpg")
-    with pytest.raises(InputError, match=r"got 12 files: 10 \.txt, 2 \.md; skipped 1 hidden") as caught:
+    with pytest.raises(InputError, match=r"10 \.txt, 2 \.md; .*1 hidden") as caught:
         open_manifest(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_a_path_that_is_not_there_and_an_unknown_kind_of_file_are_errors(tmp_path):
-    with pytest.raises(InputError, match=r"cannot open .*nowhere.*No such file"):
+    with pytest.raises(InputError, match=r"nowhere.*No such file"):
         open_manifest(tmp_path / "nowhere")
     put(tmp_path, "a.docx", "a.tar.gz")
     with pytest.raises(InputError, match=r"ends in \.txt.*got .*a\.docx"):
         open_manifest(tmp_path / "a.docx")
     with pytest.raises(InputError, match=r"compressed .*decompress"):
         open_manifest(tmp_path / "a.tar.gz")
-    with pytest.raises(InputError, match="at least one folder, file or URL"):
+    with pytest.raises(InputError, match="folder, file or URL"):
         open_manifest([])
 
 

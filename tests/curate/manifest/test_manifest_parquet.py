@@ -104,7 +104,7 @@ def test_the_file_name_beside_the_bytes_is_the_key_unless_it_repeats(tmp_path):
     assert manifest.rows(0, 2)["uri"].to_pylist() == [None, None]
     columns["file"] = ["a/1.jpg", "a/1.jpg"]
     path = write(tmp_path / "t.parquet", columns)
-    with pytest.raises(InputError, match=r"1 row whose file repeats .*--key '#'"):
+    with pytest.raises(InputError, match=r"1 row .*--key '#'"):
         open_manifest(path)
     assert keys(open_manifest(path, SourceOptions(key="#"))) == ["t.parquet#0", "t.parquet#1"]
 
@@ -140,7 +140,7 @@ def test_paths_in_parquet_are_read_and_typed_columns_of_text_work(tmp_path):
 
 def test_the_image_column_must_be_plain_or_named(tmp_path):
     path = write(tmp_path / "t.parquet", {"left": [b"l"], "right": [b"r"]})
-    with pytest.raises(InputError, match="got left, right; choose it with --image-column"):
+    with pytest.raises(InputError, match=r"left, right; .*--image-column"):
         open_manifest(path)
     manifest = open_manifest(path, SourceOptions(image_column="right"))
     assert read_all(manifest.readers(0, 1)) == [b"r"]
@@ -155,16 +155,16 @@ def test_bad_files_are_errors_of_one_line(tmp_path):
     (tmp_path / "text.parquet").write_text("hello")
     (tmp_path / "void.parquet").write_bytes(b"")
     for name in ("cut", "text", "void"):
-        with pytest.raises(InputError, match=f"{name}.parquet is not readable Parquet") as caught:
+        with pytest.raises(InputError, match=rf"{name}\.parquet is not readable") as caught:
             open_manifest(tmp_path / f"{name}.parquet")
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="at least one row"):
         open_manifest(write(tmp_path / "zero.parquet", pa.table({"image": pa.array([], pa.binary())})))
     other = write(tmp_path / "b.parquet", {"image": [b"x"], "m": [1]})
-    with pytest.raises(InputError, match=r"got no n and also m in b\.parquet"):
+    with pytest.raises(InputError, match=r"no n .*m in b\.parquet"):
         open_manifest([good, other])
     other = write(tmp_path / "b.parquet", {"image": [b"x"], "n": ["1"]})
-    with pytest.raises(InputError, match="got n of type string instead of int64"):
+    with pytest.raises(InputError, match="string instead of int64"):
         open_manifest([good, other])
 
 
@@ -191,7 +191,7 @@ def test_a_file_that_changes_while_it_is_read_gives_failed_rows(tmp_path):
     manifest = open_manifest(path)
     write(path, {"image": images(8)})
     assert read_all(manifest.readers(0, 4)) == ["io_error"] * 4
-    with pytest.raises(InputError, match="changed while it was being read"):
+    with pytest.raises(InputError, match="changed while"):
         manifest.rows(0, 4)
 
 
@@ -219,7 +219,7 @@ def test_a_small_file_of_a_repeated_large_value_is_read_in_bounded_memory(tmp_pa
 def test_own_columns_that_explode_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("curate.manifest.parquet.MAX_ROWS_BYTES", 1 << 20)
     path = write(tmp_path / "t.parquet", {"image": [b""] * 4000, "text": ["x" * 10_000] * 4000})
-    with pytest.raises(InputError, match="next to the image to fit"):
+    with pytest.raises(InputError, match="next to the image"):
         open_manifest(path).rows(0, 4000)
 
 
@@ -304,7 +304,7 @@ def test_a_mask_next_to_the_paths_of_images_is_not_the_image(tmp_path):
         manifest = open_manifest(write(tmp_path / "t.parquet", {"mask": masks, "image": image}))
         assert read_all(manifest.readers(0, 2)) == [b"photo0", b"photo1"]
     write(tmp_path / "t.parquet", {"photo_file": ["0.jpg", "1.jpg"], "mask": masks})
-    with pytest.raises(InputError, match="mask; choose it with --image-column, or the paths with --path-column"):
+    with pytest.raises(InputError, match=r"mask; .*--image-column.*--path-column"):
         open_manifest(tmp_path / "t.parquet")
 
 

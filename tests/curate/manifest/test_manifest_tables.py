@@ -44,7 +44,7 @@ def test_a_list_starts_at_the_root_that_was_given(photos):
     path = write(photos / "lists", "l.txt", "1.jpg\n")
     assert outcomes(open_manifest(path)) == ["missing"]
     assert outcomes(open_manifest(path, SourceOptions(root=str(photos / "p")))) == [b"1.jpg"]
-    with pytest.raises(InputError, match="expected a folder for --root"):
+    with pytest.raises(InputError, match="folder for --root"):
         open_manifest(path, SourceOptions(root=str(path)))
 
 
@@ -154,7 +154,7 @@ def test_tsv_is_split_at_tabs(photos):
 
 def test_an_empty_path_is_a_missing_row_when_the_key_is_elsewhere(photos):
     path = write(photos, "t.csv", "id,path\n7,p/1.jpg\n8,\n")
-    with pytest.raises(InputError, match=r"got none in row 1 \(from 0\) of column 'path'; .*--key"):
+    with pytest.raises(InputError, match=r"row 1 .*'path'; .*--key"):
         open_manifest(path)
     manifest = open_manifest(path, SourceOptions(key="id"))
     assert keys(manifest) == ["7", "8"]
@@ -194,7 +194,7 @@ def test_a_taken_name_gets_a_prefix_as_often_as_it_takes(photos):
 
 def test_repeated_keys_are_named_and_counted(photos):
     path = write(photos, "t.csv", "path,id\n" + "p/1.jpg,1\np/1.jpg,2\nb,3\np/1.jpg,4\nb,5\n")
-    with pytest.raises(InputError, match=r"3 rows whose path repeats .*\('b', 'p/1\.jpg'\); .*--key"):
+    with pytest.raises(InputError, match=r"3 rows .*\('b', 'p/1\.jpg'\); .*--key"):
         open_manifest(path)
     assert keys(open_manifest(path, SourceOptions(key="id"))) == ["1", "2", "3", "4", "5"]
 
@@ -236,7 +236,7 @@ def test_named_columns_must_be_there_and_hold_the_right_thing(photos):
         ({"label_from_folder": True}, "expected a folder of images or a list for labels"),
     ):
         if message is None:  # names stay text in CSV, also when they look like whole numbers
-            with pytest.raises(InputError, match="--path-column 'n' to hold text"):
+            with pytest.raises(InputError, match="--path-column 'n'"):
                 open_manifest(path, SourceOptions(**options))
             continue
         with pytest.raises(InputError, match=message):
@@ -350,7 +350,7 @@ def test_json_lines_nested_without_end_are_refused_before_arrow_meets_them(line_
     for block in (16 << 20, 10):
         monkeypatch.setattr("curate.manifest.text_tables._DEPTH_BLOCK", block)
         for depth in (250, 100_000):
-            with pytest.raises(InputError, match=r"nested at most 200 deep in x\.jsonl, got more"):
+            with pytest.raises(InputError, match=r"200 deep .*x\.jsonl"):
                 read_jsonl(b'{"path": "b.jpg"}\n' + nested(depth, line_end), "x.jsonl")
 
 

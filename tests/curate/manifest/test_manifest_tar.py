@@ -150,12 +150,12 @@ def test_a_member_of_large_metadata_is_not_read_into_memory(tmp_path):
         info = tarfile.TarInfo("x")
         info.type, info.size = kind, 1 << 40
         path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(2048))
-        with pytest.raises(InputError, match=r"s\.tar is not a readable tar"):
+        with pytest.raises(InputError, match="not a readable tar"):
             open_manifest(path)
     chain = tarfile.TarInfo("x")
     chain.type, chain.size = tarfile.GNUTYPE_LONGNAME, 1
     path.write_bytes((chain.tobuf(tarfile.GNU_FORMAT) + b"y".ljust(512, b"\0")) * 5000)
-    with pytest.raises(InputError, match=r"s\.tar is not a readable tar"):
+    with pytest.raises(InputError, match="not a readable tar"):
         open_manifest(path)
 
 
@@ -164,7 +164,7 @@ def test_a_header_broken_in_the_middle_is_an_error_and_not_an_early_end(tmp_path
     data = bytearray(path.read_bytes())
     data[2 * 1024 + 5] ^= 0xFF
     path.write_bytes(data)
-    with pytest.raises(InputError, match="expected a header at byte 2,048, got other bytes"):
+    with pytest.raises(InputError, match="at byte 2,048"):
         open_manifest(path)
 
 
@@ -183,9 +183,9 @@ def test_compressed_and_foreign_files_are_errors(tmp_path):
     (tmp_path / "t.tar").write_bytes(b"hello" * 500)
     (tmp_path / "e.tar").write_bytes(b"")
     for name in ("t", "e"):
-        with pytest.raises(InputError, match=f"{name}.tar is not a readable tar"):
+        with pytest.raises(InputError, match=rf"{name}\.tar is not"):
             open_manifest(tmp_path / f"{name}.tar")
-    with pytest.raises(InputError, match=r"expected images .* 1 member of other kinds \(1 \.doc\)"):
+    with pytest.raises(InputError, match=r"1 member .*1 \.doc"):
         open_manifest(write(tmp_path / "n.tar", [("a.doc", b"")]))
 
 
@@ -213,18 +213,18 @@ def test_json_keys_with_names_of_curate_are_kept_under_another(tmp_path):
 
 def test_too_many_columns_are_an_error(tmp_path):
     many = json.dumps({str(n): n for n in range(1001)}).encode()
-    with pytest.raises(InputError, match="at most 1000 different keys"):
+    with pytest.raises(InputError, match="at most 1000"):
         open_manifest(write(tmp_path / "s.tar", [("a.jpg", b""), ("a.json", many)]))
 
 
 def test_repeated_names_over_shards_are_an_error_that_says_how_to_number(tmp_path):
     for shard in "ab":
         write(tmp_path / f"{shard}.tar", [("0.jpg", b"")])
-    with pytest.raises(InputError, match=r"name repeats an earlier one \('0'\); .*--key '#'"):
+    with pytest.raises(InputError, match=r"repeats .*\('0'\); .*--key '#'"):
         open_manifest(tmp_path)
     numbered = open_manifest(tmp_path, SourceOptions(key="#"))
     assert [row["key"] for row in rows(numbered)] == ["a.tar#0", "b.tar#0"]
-    with pytest.raises(InputError, match="no --key for tar shards"):
+    with pytest.raises(InputError, match="no --key"):
         open_manifest(tmp_path, SourceOptions(key="id"))
 
 

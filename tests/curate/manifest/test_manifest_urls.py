@@ -98,7 +98,7 @@ def test_a_failure_that_passes_is_tried_again_and_one_that_lasts_is_a_row(server
 
 def test_a_large_answer_is_cut_at_the_bound(server):
     Handler.files = {"/a.jpg": bytes(5_000_000)}
-    with pytest.raises(ReadError, match="more than the bound of 1,000 bytes") as caught:
+    with pytest.raises(ReadError, match="of 1,000 bytes") as caught:
         read_uri(f"{server}/a.jpg", max_bytes=1000)
     assert caught.value.status == "too_large"
     assert len(read_uri(f"{server}/a.jpg", max_bytes=5_000_000)) == 5_000_000
@@ -120,7 +120,7 @@ def test_a_table_behind_a_url_is_a_source_and_its_paths_start_beside_it(server):
     assert outcomes(manifest) == [b"a"]
     with pytest.raises(InputError, match="HTTP cannot list folders"):
         open_manifest(f"{server}/d/")
-    with pytest.raises(InputError, match="the server has no such file"):
+    with pytest.raises(InputError, match="no such file"):
         open_manifest(f"{server}/none.csv")
 
 

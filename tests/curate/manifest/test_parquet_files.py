@@ -28,17 +28,17 @@ def test_null_and_unusable_keys_are_errors_that_name_the_row(tmp_path):
     names[17] = None
     columns = {"k": names, "f": [0.5] * n, "image": images(n)}
     path = write(tmp_path / "t.parquet", columns, row_group_size=7)
-    with pytest.raises(InputError, match=r"none in row 17 \(from 0\) of column 'k'"):
+    with pytest.raises(InputError, match=r"row 17 .*'k'"):
         open_manifest(path, SourceOptions(key="k"))
     assert open_manifest(path, SourceOptions(key="k", limit=17)).n_rows == 17
-    with pytest.raises(InputError, match="text or integers, got double"):
+    with pytest.raises(InputError, match="integers, got double"):
         open_manifest(path, SourceOptions(key="f"))
 
 
 def test_repeated_keys_across_files_are_found(tmp_path):
     write(tmp_path / "a.parquet", {"key": ["a", "b"], "image": [b"", b""]})
     write(tmp_path / "b.parquet", {"key": ["c", "b"], "image": [b"", b""]})
-    with pytest.raises(InputError, match=r"1 row whose key repeats an earlier one \('b'\)"):
+    with pytest.raises(InputError, match=r"repeats .*\('b'\)"):
         open_manifest(tmp_path)
 
 

@@ -76,9 +76,9 @@ def test_a_function_has_the_fields_as_keywords_with_types_defaults_and_texts():
 
 
 def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
-    with pytest.raises(TypeError, match=r"bake\(\) .*'top_heet'; did you mean 'top_heat'"):
+    with pytest.raises(TypeError, match="did you mean 'top_heat'"):
         bake("a", top_heet=[1])
-    with pytest.raises(TypeError, match=r"bake\(\) expected a whole number for 'heat', got '9'"):
+    with pytest.raises(TypeError, match="'heat', got '9'"):
         bake("a", heat="9")
     with pytest.raises(TypeError, match=r"bake\(\) missing .*'table'"):
         bake()
@@ -92,11 +92,11 @@ def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
     ):
         with pytest.raises(TypeError, match=f"expected {words}"):
             bake("a", **wrong)
-    with pytest.raises(TypeError, match=r"filter\(\) expected a number .* for 'min', got Fraction"):
+    with pytest.raises(TypeError, match="'min', got Fraction"):
         curate.filter("a", min=Fraction(10**400))
-    with pytest.raises(TypeError, match="expected a path for 'table', got None"):
+    with pytest.raises(TypeError, match="'table', got None"):
         bake(None)
-    with pytest.raises(TypeError, match=r"expected a path for 'table', got shape: .*\Z"):  # in one line
+    with pytest.raises(TypeError, match=r"'table', got shape: .*\Z"):  # in one line
         bake(pl.DataFrame({"key": ["a"]}))
 
 

@@ -202,7 +202,7 @@ def test_shares_and_the_gate_work_as_for_other_strategies(tmp_path):
     assert batch_of(result)["unc_losspred"].to_numpy().max() < np.median(
         pq.read_table(source)["unc_losspred"].to_numpy()
     )
-    with pytest.raises(InputError, match=r"--discount works with strategies that rank .* got small-loss"):
+    with pytest.raises(InputError, match=r"--discount .*small-loss"):
         curate.select(source, None, "small-loss", 4, discount=True, quality="unc_losspred", dry_run=True)
 
 
@@ -254,7 +254,7 @@ def test_what_cannot_be_requested_is_one_line(tmp_path, columns, asked, said):
 def test_more_classes_than_a_fit_should_hold_are_refused(tmp_path, monkeypatch, limit, value, most):
     monkeypatch.setattr(out_of_fold, limit, value)
     source = table(tmp_path / "s.parquet", 60)
-    with pytest.raises(InputError, match=f"at most {most} classes .* of 8 numbers, got 5 in 60 rows; choose another"):
+    with pytest.raises(InputError, match=f"{most} classes .*got 5"):
         curate.select(source, None, "small-loss", 5, dry_run=True)
 
 

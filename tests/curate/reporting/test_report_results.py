@@ -20,9 +20,7 @@ from scoring.errors import InputError
 def test_decisions_of_another_table_are_refused_in_one_line(five_policies, tmp_path):
     write(tmp_path / "scores.parquet", columns_of(30, key=[f"other/{i}.png" for i in range(30)]))
     curate.filter(tmp_path / "scores.parquet", tmp_path / "other.parquet", keep_top=5, column="unc_losspred")
-    with pytest.raises(
-        InputError, match=r"other\.decisions\.parquet does not belong to .*scores\.parquet: 30 of its 30"
-    ):
+    with pytest.raises(InputError, match="30 of its 30"):
         gather(
             open_table(five_policies / "scores.parquet"), FactsRequest(results=[tmp_path / "other.parquet"], points=0)
         )

@@ -154,9 +154,7 @@ def test_next_waits_for_labels_unless_it_need_not(tmp_path, truth):
     made = round_next(tmp_path / "r")
     keys = [row["key"] for row in batch_of(made)]
     round_import(tmp_path / "r", sheet(tmp_path / "a.csv", [(key, truth[key], "") for key in keys[:6]]))
-    with pytest.raises(
-        InputError, match=r"round 1 is complete .* each of its 10 images, got none for 4 \('set/.*--partial"
-    ):
+    with pytest.raises(InputError, match=r"none for 4 \('set/.*--partial"):
         round_next(tmp_path / "r")
     again = round_next(tmp_path / "r", partial=True)
     assert not {row["key"] for row in batch_of(again)} & set(keys)
@@ -337,7 +335,7 @@ def test_rows_run_out_in_peace(tmp_path):
     truth = table(tmp_path / "t.parquet", 14)
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="0", probe="knn")
     assert [len(batch_of(made)) for made in loop(tmp_path / "r", truth, tmp_path, 2)] == [10, 4]
-    with pytest.raises(InputError, match=r"no image is left to request in .*t\.parquet"):
+    with pytest.raises(InputError, match="no image is left"):
         round_next(tmp_path / "r")
     reached = {each.name: each.reached for each in status(tmp_path / "r").advice}
     assert reached["pool"] is True

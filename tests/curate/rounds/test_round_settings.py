@@ -42,7 +42,7 @@ def test_a_setting_of_another_type_is_one_line_that_names_it(name):
     others = [value for kind, value in fits.items() if kind not in kinds]
     assert len(others) >= 5
     for value in others:
-        with pytest.raises(InputError, match=f"expected .* as {name} of round.json, got .*; restore it from a backup"):
+        with pytest.raises(InputError, match=rf"{name} of round\.json, got"):
             RoundSettings.from_json(written(**{"rows_digest" if name == "digest" else name: value}))
 
 
@@ -52,7 +52,7 @@ def test_a_setting_that_is_missing_or_unknown_is_one_line():
         del value[name]
         with pytest.raises(InputError, match=name.removeprefix("rows_")):
             RoundSettings.from_json(value)
-    with pytest.raises(InputError, match="'sed', which this version does not know; did you mean 'seed'"):
+    with pytest.raises(InputError, match="did you mean 'seed'"):
         RoundSettings.from_json(written(sed=3))
 
 
@@ -62,5 +62,5 @@ def test_a_guard_and_names_of_another_type_are_one_line():
             RoundSettings.from_json(written(guard=guard))
         assert next(iter(guard)) in str(refused.value)
     for name in ("classes", "skip"):
-        with pytest.raises(InputError, match=f"expected text as {name} of round.json, got 1"):
+        with pytest.raises(InputError, match=f"text as {name}.*got 1"):
             RoundSettings.from_json(written(**{name: ["a", 1]}))

@@ -234,7 +234,7 @@ def test_one_round_is_checked_by_itself(folder):
     rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda table: replaced(table, "arm", 3, "other"))
     assert said(folder, only=2) == ([ok(2)], [], True)
     assert "set/" in said(folder, only=1)[0][0]
-    with pytest.raises(InputError, match="a round from 1 to 3"):
+    with pytest.raises(InputError, match="from 1 to 3"):
         verify_rounds(folder, only=4)
 
 
@@ -248,7 +248,7 @@ def test_what_a_path_means(folder, monkeypatch):
     assert rounds_at("state.json") == (folder, 3)
     (folder.parent / "receipt.json").write_text('{"kind": "round receipt"}')
     assert rounds_at(folder.parent / "receipt.json") is None
-    with pytest.raises(InputError, match=r"is the receipt of a round, .* pass the folder of the rounds"):
+    with pytest.raises(InputError, match="receipt of a round"):
         verify(folder.parent / "receipt.json")
 
 

@@ -74,7 +74,7 @@ def test_inside_a_class_rows_are_drawn_by_chance():
 
 
 def test_parameters_that_do_not_exist_are_named():
-    with pytest.raises(InputError, match=r"predicted, given .* got 'guessed'"):
+    with pytest.raises(InputError, match=r"predicted, given .*'guessed'"):
         StratifiedRandom(by="guessed")
 
 

@@ -110,5 +110,5 @@ def test_more_picks_than_clusters_are_noted():
 
 
 def test_no_cluster_at_all_is_refused():
-    with pytest.raises(InputError, match="at least 1, got 0"):
+    with pytest.raises(InputError, match=r"at least 1.* 0"):
         TypiClust(most_clusters=0)

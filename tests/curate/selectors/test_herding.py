@@ -126,12 +126,12 @@ def test_the_loss_of_drawing_is_measured_and_small_where_rows_are_many():
 
 
 def test_parameters_out_of_range_are_one_line():
-    with pytest.raises(InputError, match=r"bandwidth must be between 0.001 and 1000.* got 0;"):
+    with pytest.raises(InputError, match=r"bandwidth.* got 0;"):
         MaxHerding(bandwidth=0)
     for bandwidth in (1e-200, float("inf"), float("nan")):
         with pytest.raises(InputError, match="bandwidth must be between"):
             Auto(bandwidth=bandwidth)
-    with pytest.raises(InputError, match="shortlist at least 1000, got 5000, 4096 and 3"):
+    with pytest.raises(InputError, match="5000, 4096 and 3"):
         Auto(shortlist=3)
 
 

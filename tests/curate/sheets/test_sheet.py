@@ -208,7 +208,7 @@ def test_a_column_of_text_cannot_be_drawn(folder):
 def test_more_pictures_than_anyone_could_look_at_are_refused():
     tile = Tile(None, "1", "a")
     assert contact_sheet([("all", [tile] * 2000)], columns=100).height == 8 + 36 + 20 * 166
-    with pytest.raises(InputError, match=r"at most 2000 images, got 2001; draw fewer"):
+    with pytest.raises(InputError, match="2000 images, got 2001"):
         contact_sheet([("some", [tile] * 1000), ("more", [tile] * 1001)])
 
 

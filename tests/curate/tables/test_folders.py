@@ -60,9 +60,9 @@ def test_keys_that_are_numbers_have_no_folder(tmp_path):
 
 def test_keys_without_a_folder_have_no_such_column(tmp_path):
     flat = scores(tmp_path / "s.parquet", ["1.jpg", "train/2.jpg"])
-    with pytest.raises(InputError, match=r"no column 'folder'.*no key starts with a folder"):
+    with pytest.raises(InputError, match="no column 'folder'"):
         curate.filter(flat, keep_top=1, per="folder", column="unc_a", dry_run=True)
-    with pytest.raises(InputError, match="folder"):
+    with pytest.raises(InputError, match=r"a column .folder."):
         curate.filter(flat, where="folder == 'x'", dry_run=True)
     assert curate.filter(flat, where="key != 'folder'", dry_run=True).kept == 2
 

@@ -55,7 +55,7 @@ def test_an_image_that_is_gone_or_another_one_now_is_a_problem_of_its_row(folder
 
 def test_rows_without_an_image_are_refused_at_once_or_told_when_they_are_read(folder):
     source = str(folder / "images")
-    with pytest.raises(InputError, match=r"no image with the key '9999.png' \(1 of 2 are missing\)"):
+    with pytest.raises(InputError, match=r"'9999\.png' \(1 of 2"):
         Images.of(scored(folder, [1, 9999]), [0, 1], source=source)
     batch = pa.table({"key": ["0001.png", "none.png"]})
     read = images_by_key(batch, source=source)
@@ -63,7 +63,7 @@ def test_rows_without_an_image_are_refused_at_once_or_told_when_they_are_read(fo
     with pytest.raises(ReadError) as caught:
         read("none.png")
     assert caught.value.status == "missing"
-    with pytest.raises(InputError, match="2 of 2 are missing"):
+    with pytest.raises(InputError, match="2 of 2"):
         images_by_key(pa.table({"key": ["x", "y"]}), source=source)
 
 
@@ -81,7 +81,7 @@ def test_a_source_is_read_as_the_table_notes_and_its_other_forms_as_usual(folder
         (scored(folder, [3, 7], {**noted, "root": str(folder / "gone")}), "list.csv", b"image 3"),
     ):
         assert Images.of(table, [0, 1], source=str(folder / source)).data(0) == expected
-    with pytest.raises(InputError, match="2 of 2 are missing"):
+    with pytest.raises(InputError, match="2 of 2"):
         Images.of(scored(folder, [3, 7]), [0, 1], source=str(folder / "list.csv"))
     with pytest.raises(InputError, match="expected str as key"):
         Images.of(scored(folder, [3], {"key": 5}), [0], source=str(folder / "images"))

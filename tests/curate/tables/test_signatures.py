@@ -143,13 +143,13 @@ def test_the_signature_of_a_picture_survives_the_column():
 
 
 def test_what_is_no_signature_is_refused_with_its_length_and_row():
-    with pytest.raises(InputError, match=r"287 bytes a row, got 3 \(row 1 of a batch\)"):
+    with pytest.raises(InputError, match=r"got 3 \(row 1"):
         signature_matrix(pa.array([b"x" * 287, b"abc"]))
-    with pytest.raises(InputError, match="287 bytes a row, got string"):
+    with pytest.raises(InputError, match="got string"):
         signature_matrix(pa.array(["x"]))
     with pytest.raises(InputError, match=r"got fixed_size_binary\[16\]"):
         signature_matrix(pa.array([bytes(16)], pa.binary(16)))
     with pytest.raises(InputError, match="signatures of"):
         signature_matrix(pa.chunked_array([pa.array([b"x" * 287]), pa.array([b"x" * 255])]))
-    with pytest.raises(ValueError, match="287 numbers of type int8"):
+    with pytest.raises(ValueError, match=r"287 numbers .*int8"):
         signature_array([np.zeros(4, np.int8)])

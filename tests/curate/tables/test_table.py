@@ -94,7 +94,7 @@ def test_text_that_is_no_utf8_is_damage_where_no_checksum_says_so(tmp_path, kind
     data = (tmp_path / "a.parquet").read_bytes()
     assert data.count(b"efgh") == 1
     (tmp_path / "a.parquet").write_bytes(data.replace(b"efgh", b"ef\xb1h"))
-    with pytest.raises(InputError, match=r"a\.parquet is damaged or cannot be read") as refused:
+    with pytest.raises(InputError, match=r"a\.parquet is damaged") as refused:
         open_table(tmp_path / "a.parquet").read()
     assert "\n" not in str(refused.value)
 
@@ -118,27 +118,27 @@ def test_a_truncated_file_is_refused(tmp_path):
 def test_a_missing_column_of_a_wide_table_names_the_nearest_dozen(tmp_path):
     names = ["key", *(f"feature_{i:04}" for i in range(3000)), "species"]
     path = written(tmp_path / "wide.parquet", pa.table({name: [0] for name in names}))
-    with pytest.raises(InputError, match=r"no column 'specie'; did you mean 'species'\? \(columns: species, ") as error:
+    with pytest.raises(InputError, match="did you mean 'species'") as error:
         open_table(path, require=["specie"])
     assert str(error.value).endswith(" and 2,990 more)")
     assert len(str(error.value)) < 400
     narrow = written(tmp_path / "narrow.parquet", pa.table({name: [0] for name in "badc"}))
-    with pytest.raises(InputError, match=r"\(columns: b, a, d, c\)"):
+    with pytest.raises(InputError, match="b, a, d, c"):
         open_table(narrow, require=["specie"])
 
 
 def test_a_missing_path_and_an_empty_folder_say_what_was_expected(tmp_path):
-    with pytest.raises(InputError, match=r"as long as x+\.\.\.; pass a Parquet file"):
+    with pytest.raises(InputError, match=r"x+\.\.\.; pass"):
         open_table("x" * 10**6)
-    with pytest.raises(InputError, match="does not exist; pass a Parquet file or a folder"):
+    with pytest.raises(InputError, match="does not exist"):
         open_table(tmp_path / "none.parquet")
-    with pytest.raises(InputError, match=r"expected part-\*.parquet in the folder .*, got none"):
+    with pytest.raises(InputError, match=r"part-\*\.parquet .*got none"):
         open_table(tmp_path)
 
 
 def test_an_unknown_column_names_the_closest_one(tmp_path):
     path = written(tmp_path / "a.parquet", rows(3))
-    with pytest.raises(InputError, match="no column 'kapa_a'; did you mean 'kappa_a'"):
+    with pytest.raises(InputError, match="did you mean 'kappa_a'"):
         list(open_table(path).batches(["kapa_a"]))
     with pytest.raises(InputError, match="no column 'label'"):
         open_table(path, require=["key", "label"])
@@ -158,7 +158,7 @@ def test_a_folder_of_parts_reads_in_order_of_names(tmp_path):
 def test_parts_of_another_schema_are_refused(tmp_path):
     written(tmp_path / "part-0.parquet", rows(2))
     written(tmp_path / "part-1.parquet", rows(2).drop_columns("kappa_a"))
-    with pytest.raises(InputError, match=r"part-1\.parquet has other columns or types than part-0\.parquet"):
+    with pytest.raises(InputError, match=r"part-1\.parquet has other columns"):
         open_table(tmp_path)
 
 

@@ -115,7 +115,7 @@ def test_a_column_of_something_else_is_refused(tmp_path, column, words):
 
 def test_a_column_that_is_not_there_is_named_with_the_closest(tmp_path):
     path = write(tmp_path / "t.parquet", {"clip": lists(vectors(), pa.list_(pa.float32()))})
-    with pytest.raises(InputError, match=r"has no column 'clp'; did you mean 'clip'\?"):
+    with pytest.raises(InputError, match="did you mean 'clip'"):
         open_table(path, embedding="clp")
 
 
@@ -124,9 +124,7 @@ def test_vectors_of_several_lengths_are_refused_in_one_line(tmp_path, at):
     values = [list(row) for row in vectors()]
     values[at] = values[at][:3]
     path = write(tmp_path / "t.parquet", {"clip": lists(values, pa.list_(pa.float32()))})
-    with pytest.raises(
-        InputError, match=r"equally many numbers in every row of column 'clip' of .*t\.parquet, got 3, 5;"
-    ):
+    with pytest.raises(InputError, match=r"'clip' .*got 3, 5;"):
         list(open_table(path, embedding="clip").batches(["embedding"], rows=4))
 
 
@@ -138,5 +136,5 @@ def test_the_column_is_not_the_models_that_scored_the_table(tmp_path):
     assert [model_of(table) for table in (*plain, *by_column)] == ["a", "b", "column clip", "column clip"]
     same_model(*by_column)
     for first, second in (plain, (plain[0], by_column[0]), (by_column[0], plain[0])):
-        with pytest.raises(InputError, match="expected embeddings of one model, got two"):
+        with pytest.raises(InputError, match="one model, got two"):
             same_model(first, second)

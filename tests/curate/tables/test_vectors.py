@@ -36,9 +36,9 @@ def test_no_embedding_at_all_is_a_column_of_zeros():
 
 
 def test_lengths_that_differ_are_refused_within_a_batch_and_between_two():
-    with pytest.raises(InputError, match=r"one length, got lengths \[1, 2\]"):
+    with pytest.raises(InputError, match=r"lengths \[1, 2\]"):
         taken([[1.0], [1.0, 2.0]])
-    with pytest.raises(InputError, match=r"one length in t.parquet, got 2 and 3"):
+    with pytest.raises(InputError, match="got 2 and 3"):
         taken([[1.0, 2.0]], [[1.0, 2.0, 3.0]])
 
 

@@ -44,7 +44,7 @@ def test_a_file_has_a_vote_of_each_annotator_for_each_key(tmp_path):
 def test_without_annotators_a_key_has_one_label(tmp_path):
     votes = read_votes(sheet(tmp_path / "v.csv", [("a", 1), ("b", 2), ("a", 1)], ("key", "label")))
     assert said(votes) == [("a", "1", ""), ("b", "2", "")]
-    with pytest.raises(InputError, match=r"one label a key and annotator in .*, got '1' and '2' for 'a'; keep one"):
+    with pytest.raises(InputError, match="'1' and '2' for 'a'"):
         read_votes(sheet(tmp_path / "w.csv", [("a", 1), ("a", 2)], ("key", "label")))
     with pytest.raises(InputError, match="for 'b' by 'ann'"):
         read_votes(sheet(tmp_path / "x.csv", [*ROWS, ("b", "cow", "ann")]))
@@ -89,5 +89,5 @@ def test_a_file_without_votes_is_refused_in_one_line(tmp_path, rows, header, wor
 def test_a_key_that_the_table_lacks_is_named(tmp_path):
     pq.write_table(pa.table({"key": ["a", "b"]}), tmp_path / "t.parquet")
     rows = read_rows(open_table(tmp_path / "t.parquet"), Needs(), by_hash=True)
-    with pytest.raises(InputError, match=r"got 1 of 3 labelled keys not there, such as 'c'"):
+    with pytest.raises(InputError, match=r"1 of 3 .*'c'"):
         read_votes(sheet(tmp_path / "v.csv", [*ROWS, ("c", "cat", "ann")])).of(rows, "t.parquet")

@@ -86,14 +86,17 @@ def test_an_exception_leaves_nothing_behind_and_the_old_file_as_it_was(tmp_path)
 
 def test_a_name_taken_while_writing_is_not_replaced(tmp_path):
     path = tmp_path / "a.parquet"
-    with pytest.raises(InputError, match="appeared while it was being written"), TableWriter(path, SCHEMA, META):
+    with pytest.raises(InputError, match="appeared while"), TableWriter(path, SCHEMA, META):
         path.write_text("somebody else's")
     assert path.read_text() == "somebody else's"
     assert names_in(tmp_path) == ["a.parquet"]
 
 
 def test_rows_of_another_schema_are_a_bug_of_the_caller(tmp_path):
-    with pytest.raises(ValueError, match="expected"), TableWriter(tmp_path / "a.parquet", SCHEMA, META) as writer:
+    with (
+        pytest.raises(ValueError, match="have the schema"),
+        TableWriter(tmp_path / "a.parquet", SCHEMA, META) as writer,
+    ):
         writer.write(pa.table({"key": ["a"]}))
     assert names_in(tmp_path) == []
 
@@ -135,7 +138,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch
     monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 100)
     real = os.fdopen
     monkeypatch.setattr("scoring.atomic.os.fdopen", lambda *args: FullDisk(real(*args), room))
-    with pytest.raises(InputError, match=r"cannot write .*a\.parquet: the disk is full"):
+    with pytest.raises(InputError, match=r"a\.parquet: the disk is full"):
         written(tmp_path / "a.parquet", rows(2000))
     assert names_in(tmp_path) == []
 

@@ -61,7 +61,7 @@ def test_settings_that_hold_only_together_may_come_in_any_order():
     ],
 )  # fmt: skip
 def test_a_setting_that_a_method_does_not_have_is_refused_with_those_that_it_has(method, name):
-    with pytest.raises(InputError, match=f"method {method} has no parameter '{name}'") as caught:
+    with pytest.raises(InputError, match=f"{method} .*parameter '{name}'") as caught:
         recipe(method, {}, {name: "2"})
     listed = str(caught.value).rpartition("its parameters: ")[2].removesuffix(")").split(", ")
     assert listed == (list(METHODS[method].Settings.about()) or ["none"])
@@ -70,7 +70,7 @@ def test_a_setting_that_a_method_does_not_have_is_refused_with_those_that_it_has
 def test_a_mistyped_setting_gets_a_hint_and_a_wrong_type_its_own():
     with pytest.raises(InputError, match="did you mean 'folds'"):
         recipe("losspred", {}, {"fold": "3"})
-    with pytest.raises(InputError, match="folds takes a whole number, got 'many'"):
+    with pytest.raises(InputError, match=r"folds .*'many'"):
         recipe("losspred", {}, {"folds": "many"})
     with pytest.raises(InputError, match="--batch-size"):
         split_settings({"batch_size": "64"})
@@ -93,7 +93,7 @@ def test_every_setting_refuses_a_value_out_of_its_range_and_says_what_it_takes(m
 
 
 def test_settings_of_another_method_are_a_callers_mistake():
-    with pytest.raises(TypeError, match="losspred takes LossPredSettings, got MCInfoNCESettings"):
+    with pytest.raises(TypeError, match="LossPredSettings, got MCInfoNCESettings"):
         TrainConfig("losspred", settings=MCInfoNCESettings())
 
 

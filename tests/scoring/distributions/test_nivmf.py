@@ -132,7 +132,7 @@ def test_shapes_that_do_not_fit_are_refused(density, shapes, words):
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.nan])
 def test_a_kappa_that_is_not_above_zero_is_refused(wrong):
-    with pytest.raises(ValueError, match="kappa must be > 0"):
+    with pytest.raises(ValueError, match="kappa must be"):
         nivmf.log_prob(unit(3), unit(3), torch.tensor([1.0, wrong, 2.0]))
 
 

@@ -252,9 +252,9 @@ def test_decode_rgb_raises_what_decode_records():
     with pytest.raises(DecodeError, match="got zero bytes") as caught:
         decode_rgb(b"")
     assert caught.value.status == "empty"
-    with pytest.raises(ValueError, match="short_side must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"short_side .*got 0"):
         decode_rgb(b"", short_side=0)
-    with pytest.raises(ValueError, match="max_pixels must be at least 1"):
+    with pytest.raises(ValueError, match="max_pixels"):
         decode(b"", P16, DecodeOptions(max_pixels=0))
 
 

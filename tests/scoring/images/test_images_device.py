@@ -197,7 +197,7 @@ class Broken(DeviceJpegs):
 
 
 def test_a_decoder_is_tried_before_any_image_depends_on_it():
-    with pytest.raises(InputError, match=r"gives another image than libjpeg-turbo, \d+\.\d levels apart"):
+    with pytest.raises(InputError, match=r"\d+\.\d levels apart"):
         Swapped(CPU, P)
-    with pytest.raises(InputError, match="decodes no JPEG on cpu: no decoder was built in; leave out --decode"):
+    with pytest.raises(InputError, match=r"on cpu.* --decode"):
         Broken(CPU, P)

@@ -51,7 +51,7 @@ def test_one_colour_hashes_to_the_constant_part_alone():
 
 
 def test_wrong_shape_is_the_callers_bug():
-    with pytest.raises(ValueError, match=r"shape \(32, 32, 3\), got \(8, 8, 3\)"):
+    with pytest.raises(ValueError, match=r"got \(8, 8, 3\)"):
         perceptual_hash(np.zeros((8, 8, 3), dtype=np.uint8))
 
 

@@ -45,5 +45,5 @@ def test_a_bad_field_is_refused_with_what_was_expected_and_what_came(fields, wor
 def test_unknown_missing_and_absent_keys_are_refused():
     record = Preprocessing().to_json()
     for bad in ({**record, "crop": 1}, {k: v for k, v in record.items() if k != "std"}, {}, ["size"], None):
-        with pytest.raises(InputError, match="expected exactly the keys size, resize, interpolation, mean, std"):
+        with pytest.raises(InputError, match="exactly the keys"):
             Preprocessing.from_json(bad)

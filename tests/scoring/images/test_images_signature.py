@@ -190,13 +190,13 @@ def test_copies_are_alike_and_other_photographs_are_not(path):
 
 
 def test_wrong_shapes_and_orientations_are_the_callers_bug():
-    with pytest.raises(ValueError, match=r"shape \(32, 32, 3\), got \(8, 8, 3\)"):
+    with pytest.raises(ValueError, match=r"got \(8, 8, 3\)"):
         signature(np.zeros((8, 8, 3), dtype=np.uint8))
-    with pytest.raises(ValueError, match=r"int8 of shape \(N, 255\), got int8 \(255,\)"):
+    with pytest.raises(ValueError, match=r"got int8 \(255,\)"):
         reorient(signature(noise(0)), 1)
     with pytest.raises(ValueError, match=r"got float64 \(2, 255\)"):
         reorient(np.zeros((2, 255)), 1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="0 to 7, got 8"):
+    with pytest.raises(ValueError, match="got 8"):
         reorient(np.zeros((2, 255), np.int8), 8)
 
 

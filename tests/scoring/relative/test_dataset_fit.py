@@ -93,12 +93,12 @@ def test_rows_of_another_place_lie_outside():
 
 @pytest.mark.parametrize("n", [0, 1, LEAST_ROWS - 1])
 def test_too_few_rows_are_refused(n):
-    with pytest.raises(InputError, match=f"at least {LEAST_ROWS} different images.* got {n}"):
+    with pytest.raises(InputError, match=f"{LEAST_ROWS} .*got {n}"):
         fit_dataset(kinds(n=40)[0][:n])
 
 
 def test_rows_that_are_all_copies_are_refused():
-    with pytest.raises(InputError, match="50 copies of one image"):
+    with pytest.raises(InputError, match="of one image"):
         fit_dataset(np.tile(kinds(n=1)[0], (50, 1)))
 
 

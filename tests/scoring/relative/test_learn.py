@@ -164,7 +164,7 @@ def test_labels_that_teach_nothing_are_refused(n, classes, says):
 
 def test_too_many_classes_are_refused():
     names = tuple(map(str, range(1001)))
-    with pytest.raises(InputError, match=r"at most 1,000 classes, got 1,001"):
+    with pytest.raises(InputError, match="1,000 classes, got 1,001"):
         check_labels(KnownLabels(np.arange(2000), np.arange(2000) % 1001, names))
 
 
@@ -175,5 +175,5 @@ def test_labels_by_which_nothing_can_be_measured_are_refused(codes, says):
     rows = unit(np.eye(24)[side * 5] + 0.15 * generator.normal(size=(60, 24))).astype(np.float16)
     kind = np.arange(60) if codes == "own" else side
     labels = KnownLabels(np.arange(60), kind.astype(np.int64), tuple(f"c{k}" for k in range(kind.max() + 1)))
-    with pytest.raises(InputError, match=rf"60 labelled images, and the nearest .* of each is of {says}"):
+    with pytest.raises(InputError, match=f"60 labelled .*{says}"):
         fit_dataset(rows, labels=labels)

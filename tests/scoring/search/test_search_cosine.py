@@ -324,7 +324,7 @@ def test_arguments_out_of_range_are_refused():
         CosineIndex(rows, 0.9).search(rows[:, :5])
     with pytest.raises(ValueError, match="queries must be float32"):
         CosineIndex(rows, 0.9).search(rows.astype(np.float16))
-    with pytest.raises(ValueError, match=r"among must be bool of shape \(10,\)"):
+    with pytest.raises(ValueError, match="among must be"):
         CosineIndex(rows, 0.9).search(rows, np.ones(9, bool))
 
 

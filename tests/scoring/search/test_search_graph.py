@@ -135,7 +135,7 @@ def test_a_row_is_compared_with_all_rows_of_the_lists_it_looks_at():
 def test_arguments_out_of_range_and_values_that_are_no_numbers_are_refused():
     rows = table(1200)
     for k in (0, 65):
-        with pytest.raises(ValueError, match="k must be between 1 and 64"):
+        with pytest.raises(ValueError, match="k must be"):
             knn_graph(rows, k)
     rows[1100, 2] = np.nan
     for exact_rows in (10, 50_000):

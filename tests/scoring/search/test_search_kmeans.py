@@ -124,9 +124,9 @@ def test_blocks_change_no_assignment(monkeypatch):
 def test_arguments_out_of_range_are_refused():
     rows, _, _ = blobs(10, 2)
     for k in (0, 11):
-        with pytest.raises(ValueError, match="k must be between 1 and 10"):
+        with pytest.raises(ValueError, match="k must be"):
             spherical_kmeans(rows, k, seed=0)
-    with pytest.raises(ValueError, match="probes must be between 1 and 2"):
+    with pytest.raises(ValueError, match="probes"):
         assign(rows, np.eye(2, 16, dtype=np.float32), 3)
     with pytest.raises(ValueError, match="sample and iterations"):
         spherical_kmeans(rows, 2, seed=0, sample=0)

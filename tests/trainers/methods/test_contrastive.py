@@ -82,16 +82,16 @@ def test_a_batch_that_happens_to_hold_one_class_teaches_nothing():
 
 
 def test_what_the_user_can_get_wrong_is_said_in_one_line():
-    with pytest.raises(InputError, match=r"at least 2 classes, got 1; use --set positives=views"):
+    with pytest.raises(InputError, match="--set positives=views"):
         built("mcinfonce", n_classes=1, positives="labels")
     method, head = built("mcinfonce", positives="labels")
-    with pytest.raises(InputError, match="need labels, got data without"):
+    with pytest.raises(InputError, match="need labels"):
         method(torch.randn(2, 4, 12), head, None)
     method, head = built("mcinfonce", negatives=7)
-    with pytest.raises(InputError, match="at most 6 negatives with 4 images in a batch, got 7"):
+    with pytest.raises(InputError, match=r"6 negatives .*got 7"):
         method(torch.randn(2, 4, 12), head, None)
     method, head = built("mcinfonce")
-    with pytest.raises(InputError, match="at least 2 views of 2 images in a batch, got 2 of 1"):
+    with pytest.raises(InputError, match="got 2 of 1"):
         method(torch.randn(2, 1, 12), head, None)
 
 
@@ -115,9 +115,9 @@ def test_a_recipe_out_of_range_is_refused(field, value, words):
 def test_a_callers_mistake_is_a_value_error():
     with pytest.raises(ValueError, match="weights must have shape"):
         Contrast(slice(0, 2), slice(2, 4), torch.ones(4))
-    with pytest.raises(ValueError, match="one item for each of 3 rows, got 2"):
+    with pytest.raises(ValueError, match="3 rows, got 2"):
         Contrast(slice(0, 2), slice(2, 4), torch.ones(3, 4))
-    with pytest.raises(ValueError, match="with a weight for 8 of B items"):
+    with pytest.raises(ValueError, match="8 of B items"):
         mcinfonce_of_samples(directions(3, 6, 4), of_views(2, 4), kappa_pos=1.0)
     with pytest.raises(ValueError, match="denominator must be"):
         infonce(Z, of_views(2, 4), kappa_pos=1.0, denominator="all")

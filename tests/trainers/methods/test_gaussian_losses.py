@@ -59,7 +59,7 @@ def test_the_set_loss_has_its_gradient_and_refuses_sets_of_other_images():
     assert torch.autograd.gradcheck(
         lambda a, b: set_loss(a, b, temperature=0.3), (sets(3, 2).requires_grad_(), sets(3, 2, seed=1).requires_grad_())
     )
-    with pytest.raises(ValueError, match=r"expected shapes \(N, G, M\) and \(N, G', M\)"):
+    with pytest.raises(ValueError, match=r"\(N, G, M\) and"):
         set_loss(sets(3, 2), sets(4, 2), temperature=1)
 
 
@@ -147,5 +147,5 @@ def test_the_ranking_loss_is_0_where_every_draw_finds_its_own_first_and_falls_to
 
 
 def test_a_ranking_without_two_of_a_kind_is_refused():
-    with pytest.raises(InputError, match=r"at least 2 draws of an image, .* got shape \(4, 1, 5\); draw more"):
+    with pytest.raises(InputError, match=r"2 draws .*\(4, 1, 5\)"):
         ranking_loss(sets(4, 1))

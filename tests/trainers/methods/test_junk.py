@@ -50,7 +50,7 @@ def test_the_loss_of_pairs_matches_the_definition():
         for u, v in zip(intact.tolist(), view, strict=True):
             total += max(0.0, 1.0 - (v - u))
     assert pair_loss(intact, damaged, gap=1.0).item() == pytest.approx(total / 6, rel=1e-6)
-    with pytest.raises(ValueError, match=r"expected shapes \(N,\) and \(V, N\), got \(3,\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"\(3,\) and \(3,\)"):
         pair_loss(intact, intact, gap=1.0)
 
 
@@ -112,7 +112,7 @@ def test_noise_is_a_share_of_the_spread_of_the_features():
 
 def test_views_that_are_not_all_damaged_are_refused_with_what_to_do():
     assert TrainConfig("junk", augmentation=Junk.defaults["augmentation"]).augmentation.damage == 1
-    with pytest.raises(InputError, match=r"expected --set damage=1, got 0.2; .*curate cache .* --set damage=1"):
+    with pytest.raises(InputError, match=r"curate cache .*--set damage=1"):
         TrainConfig("junk", augmentation=Augmentation(damage=0.2))
 
 

@@ -76,7 +76,7 @@ def test_leeway_and_the_size_of_the_head_are_settings():
     assert LossPred.head(LossPred.Settings(), 32) == UncertaintyHeadSpec()
     ours, u, loss = method(leeway=0.6), U[:4], L[:4]
     assert ours._rank(u, loss, 1) == ranking_loss(u, loss, gap=0.1, leeway=0.6) != ranking_loss(u, loss, gap=0.1)
-    with pytest.raises(InputError, match="leeway is of the ranking"):
+    with pytest.raises(InputError, match="leeway"):
         LossPred.Settings(form="l2", leeway=0.1)
 
 
@@ -94,7 +94,7 @@ def test_the_l2_loss_is_the_mean_squared_distance():
 
 @pytest.mark.parametrize("form", [l2_loss, ranking_loss])
 def test_shapes_that_would_broadcast_are_refused(form):
-    with pytest.raises(ValueError, match=r"shape \(N,\), got \(4, 1\) and \(4,\)"):
+    with pytest.raises(ValueError, match=r"\(4, 1\) and \(4,\)"):
         form(torch.zeros(4, 1), torch.zeros(4))
     with pytest.raises(ValueError, match="at least 2"):
         ranking_loss(torch.zeros(1), torch.zeros(1))

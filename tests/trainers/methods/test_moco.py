@@ -55,7 +55,7 @@ def test_the_loss_of_the_queue_is_its_definition_and_has_its_gradient():
 
 
 def test_the_loss_of_the_queue_refuses_shapes_that_would_broadcast():
-    with pytest.raises(ValueError, match=r"expected shapes \(N, M\), \(N, M\) and \(K, M\)"):
+    with pytest.raises(ValueError, match=r"and \(K, M\)"):
         queue_loss(X, Y[:1], EARLIER, temperature=1.0)
 
 
@@ -154,5 +154,5 @@ def test_a_queue_is_held_against_the_batch_and_the_data_before_the_first_step(im
     with pytest.raises(InputError, match="multiple of the batch"):
         require_enough(recipe(batch_size=12), images)
     few = replace(images, pixels=images.pixels[:20])
-    with pytest.raises(InputError, match="not be longer than the data, 20 images"):
+    with pytest.raises(InputError, match="the data, 20 images"):
         require_enough(recipe(), few)

@@ -103,7 +103,7 @@ def test_a_plugin_that_raises_or_is_no_method_is_named_in_one_line(package):
             lookup(METHODS, name, kind="method")
     with pytest.raises(InputError, match="did you mean 'pull'"):
         lookup(METHODS, "pul", kind="method")
-    with pytest.raises(InputError, match=r"close names: acme_small.*no installed package"):
+    with pytest.raises(InputError, match="close names: acme_small"):
         create_backbone("acme_smal")
     for name, words in (("misspelt", "defaults of misspelt set 'epoch'"), ("viewless", "n_standard=0")):
         with pytest.raises(InputError, match=words):

@@ -83,7 +83,7 @@ def test_simclr_has_the_gradient_of_its_loss():
 def test_simclr_needs_another_image_and_another_view():
     method = SimCLR(SETTINGS["simclr"], Task(5))
     for shape in ((2, 1, 5), (1, 4, 5)):
-        with pytest.raises(InputError, match="at least 2 views of 2 images in a batch"):
+        with pytest.raises(InputError, match="2 views of 2"):
             method.eval()(torch.zeros(shape), None, None)
 
 
@@ -139,7 +139,7 @@ def test_vicreg_refuses_shapes_that_would_broadcast_or_have_no_spread(x, y):
 
 
 def test_vicreg_without_what_it_learns_by_is_refused():
-    with pytest.raises(InputError, match="invariance and variance above 0, got 25 and 0"):
+    with pytest.raises(InputError, match="got 25 and 0"):
         VICRegSettings(variance=0)
 
 
@@ -182,7 +182,7 @@ def test_dino_is_the_mean_over_pairs_of_two_views_and_has_its_gradient(views, of
     ("student", "teacher"), [((1, 4, 6), (1, 4, 6)), ((2, 4, 6), (3, 4, 6)), ((2, 4, 6), (2, 4, 1))]
 )
 def test_dino_refuses_one_view_more_teachers_than_views_and_other_prototypes(student, teacher):
-    with pytest.raises(ValueError, match="T <= V and V >= 2"):
+    with pytest.raises(ValueError, match="T <= V"):
         dino_loss(torch.zeros(student), torch.zeros(teacher), temperature=0.1)
 
 
@@ -262,7 +262,7 @@ def test_a_trained_dino_scores_by_the_entropy_of_its_teacher(images, tmp_path):
 
 def test_the_state_of_another_method_and_a_rate_that_diverges_are_told(images, tmp_path):
     train(recipe("dino"), images, state=tmp_path / "state", device=CPU)
-    with pytest.raises(InputError, match="holds an unfinished run with"):
+    with pytest.raises(InputError, match="an unfinished run"):
         train(recipe("vicreg"), images, state=tmp_path / "state", device=CPU)
     broken = replace(images, pixels=images.pixels.clone())
     with pytest.raises(InputError, match="lower --lr"):

@@ -205,7 +205,7 @@ def test_a_queue_or_bank_that_does_not_fit_is_refused(images, learner, changes, 
 def test_too_few_views_or_images_are_refused():
     method, head = made(own())
     method.before_step(Batch(torch.arange(4)))
-    with pytest.raises(InputError, match="end-to-end takes 2 views of 2 images or more, got 1 of 4"):
+    with pytest.raises(InputError, match=r"end-to-end .*1 of 4"):
         method(seeded(1, 4, 5), head, None)
     with pytest.raises(InputError, match="got 2 of 1"):
         method(seeded(2, 1, 5), head, None)

@@ -118,7 +118,7 @@ def test_the_expected_prior_is_the_integral_over_the_posterior(centre_variance):
 
 
 def test_one_view_has_no_set():
-    with pytest.raises(ValueError, match="expected two views of an image or more, got 1"):
+    with pytest.raises(ValueError, match=r"two views .*got 1"):
         elbo.log_prior_of_set(X.unsqueeze(0), None, 0.15)
 
 
@@ -260,23 +260,23 @@ def test_a_few_steps_make_better_pictures_than_none(blobs, tmp_path):
 
 def test_views_sizes_and_settings_that_cannot_be_are_refused_in_one_line(tmp_path, blobs):
     for name in ("simvae", "crvae"):
-        with pytest.raises(InputError, match=r"views must be at least 2 .*got 1"):
+        with pytest.raises(InputError, match=r"views .*got 1"):
             METHODS[name].Settings(views=1)
-    with pytest.raises(InputError, match="a size such as 96 or 112, got 100"):
+    with pytest.raises(InputError, match="or 112, got 100"):
         build(small("simvae", size=100), 0)
     with pytest.raises(InputError, match=r"simvae.*beta"):
         recipe_of("simvae", {}, {"beta": "2"})
-    with pytest.raises(InputError, match=r"loss is .* expected a number"):
+    with pytest.raises(InputError, match=r"loss .*a number"):
         train(small("vae", lr=1e30, epochs=4), blobs, state=tmp_path / "s", device=CPU)
     train(small("vae", epochs=1), blobs, state=tmp_path / "t", device=CPU)
-    with pytest.raises(InputError, match="unfinished run with method = 'vae', this one has 'simvae'"):
+    with pytest.raises(InputError, match=r"'vae', .*'simvae'"):
         train(small("simvae", epochs=1), blobs, state=tmp_path / "t", device=CPU)
 
 
 def test_another_head_or_no_pixels_are_the_callers_mistake():
     method, head, _, features = made("simvae")
-    with pytest.raises(ValueError, match="SimVAE needs a posterior head"):
+    with pytest.raises(ValueError, match="needs a posterior head"):
         method(features, None, None)
-    with pytest.raises(ValueError, match="were not given before the step"):
+    with pytest.raises(ValueError, match="before the step"):
         method(features[:, :2], head, None)
     assert isinstance(head, PosteriorHead)

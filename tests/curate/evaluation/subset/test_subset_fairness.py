@@ -60,5 +60,5 @@ def test_random_subsets_are_seldom_called_unfair():
 
 
 def test_a_column_of_keys_is_no_column_of_groups():
-    with pytest.raises(InputError, match=r"--group: expected at most 1,000 groups in column 'id', got 1,200"):
+    with pytest.raises(InputError, match=r"1,000 groups.* got 1,200"):
         fairness("id", *make([(1, 1)] * 1200))

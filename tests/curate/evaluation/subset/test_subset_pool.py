@@ -148,7 +148,7 @@ def test_a_table_of_the_same_images_in_another_precision_is_nothing_to_test_on(t
     shaken = columns["embedding"] + np.random.default_rng(0).normal(0, 0.002, (300, 8)).astype(np.float16)
     again = {**columns, "key": [f"again/{i}" for i in range(300)], "embedding": shaken, "sha256": digest}
     path = write(tmp_path / "again.parquet", again)
-    with pytest.raises(InputError, match=r"got 0 .*300 of the test side that may also be trained on"):
+    with pytest.raises(InputError, match=r"got 0 .*300 of the test side"):
         judged(table, half, test=str(path))
 
 
@@ -160,10 +160,10 @@ def test_a_column_without_classes_is_said_to_be_one(tmp_path, columns, half):
             judged(table, half, label="key", sample=sample)
         assert "larger share" not in str(error.value)
     nearly = {**columns, "name": [*columns["key"][:270], *(f"of three {i // 3}" for i in range(30))]}
-    with pytest.raises(InputError, match=r"got 10 .*280 classes, of which 270 have one row"):
+    with pytest.raises(InputError, match=r"280 classes, .*270"):
         judged(write(tmp_path / "n.parquet", nearly), half, label="name")
     pairs = write(tmp_path / "p.parquet", {**columns, "name": [f"pair {i // 2}" for i in range(300)]})
-    with pytest.raises(InputError, match="test on more with --test: a larger share"):
+    with pytest.raises(InputError, match="--test: a larger share"):
         judged(pairs, half, label="name", sample=100)
 
 
@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_one_line(table, half, options, message):
 
 @pytest.mark.parametrize("option", [{"test": "0.2"}, {"seeds": 4}, {"group": "camera"}, {"network": 10}])
 def test_options_of_a_subset_are_refused_without_one(table, option):
-    with pytest.raises(InputError, match=f"expected no --{next(iter(option))} here: it needs --subset"):
+    with pytest.raises(InputError, match=f"--{next(iter(option))} .*needs --subset"):
         evaluate(table, label="label", **option)
 
 
@@ -238,7 +238,7 @@ def test_subsets_that_say_nothing_are_refused(tmp_path, columns, table):
         with pytest.raises(InputError, match=message):
             judged(table, keys(tmp_path / f"{name}.parquet", columns, kept))
     pq.write_table(pa.table({"key": ["0001.jpg", "x.jpg", "y.jpg"]}), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"got 2 keys in .* of 3 that it does not have"):
+    with pytest.raises(InputError, match=r"2 keys .*of 3"):
         judged(table, tmp_path / "x.parquet")
     pq.write_table(pa.table({"key": ["0001.jpg", "0001.jpg"]}), tmp_path / "y.parquet")
     with pytest.raises(InputError, match="more than once"):
@@ -247,7 +247,7 @@ def test_subsets_that_say_nothing_are_refused(tmp_path, columns, table):
     with pytest.raises(InputError, match="no column 'key'"):
         judged(table, tmp_path / "z.parquet")
     only_tested = np.array([camera == "old" for camera in columns["camera"]])
-    with pytest.raises(InputError, match="expected rows to train on, got none"):
+    with pytest.raises(InputError, match="rows to train on"):
         judged(table, keys(tmp_path / "t.parquet", columns, only_tested), test="camera=old")
 
 
@@ -256,15 +256,15 @@ def test_tables_that_nothing_can_be_trained_on_are_refused(tmp_path, columns, ha
     with pytest.raises(InputError, match="has no column 'embedding'"):
         judged(plain, half)
     unlabelled = write(tmp_path / "u.parquet", {**columns, "label": pa.nulls(300, pa.string())})
-    with pytest.raises(InputError, match="expected at least 20 labelled rows to test on, got 0"):
+    with pytest.raises(InputError, match=r"20 labelled.* got 0"):
         judged(unlabelled, half)
     single_class = write(tmp_path / "o.parquet", {**columns, "label": ["x"] * 300})
     with pytest.raises(InputError, match="at least two classes"):
         judged(single_class, half)
     path = write(tmp_path / "w.parquet", {**made(90, width=5), "key": [f"w{i}" for i in range(90)]})
     table = write(tmp_path / "s.parquet", columns)
-    with pytest.raises(InputError, match="expected embeddings of 8 numbers"):
+    with pytest.raises(InputError, match="embeddings of 8"):
         judged(table, half, test=str(path))
     strangers = write(tmp_path / "n.parquet", {**made(90), "label": ["zebra"] * 90})
-    with pytest.raises(InputError, match="expected classes such as 'class 0'"):
+    with pytest.raises(InputError, match="classes such as 'class 0'"):
         judged(table, half, test=str(strangers))

@@ -180,7 +180,7 @@ def test_test_rows_with_a_copy_to_train_on_are_left_out(tmp_path):
 
 def test_a_table_is_not_tested_on_itself(folder, columns, tmp_path):
     subset = keys(tmp_path / "k.parquet", columns, ~np.array(columns["bad"]))
-    with pytest.raises(InputError, match="at least 20 labelled rows to test on, got 0"):
+    with pytest.raises(InputError, match=r"20 labelled.* got 0"):
         evaluate(folder / "s.parquet", subset=subset, label="label", test=str(folder / "s.parquet"))
 
 
@@ -278,7 +278,7 @@ def test_a_network_is_trained_on_every_side_with_every_seed(pictures, tmp_path):
 
 def test_a_network_without_images_is_one_line(tmp_path, columns):
     table = write(tmp_path / "s.parquet", columns)
-    with pytest.raises(InputError, match="pass what was scored as --source"):
+    with pytest.raises(InputError, match="as --source"):
         evaluate(
             table,
             subset=keys(tmp_path / "k.parquet", columns, np.arange(1500) < 700),

@@ -205,7 +205,7 @@ def test_a_table_without_rows_is_told(tmp_path):
     pq.write_table(
         pa.table({"key": pa.array([], pa.string()), "label": pa.array([], pa.string())}), tmp_path / "t.parquet"
     )
-    with pytest.raises(InputError, match=r"expected rows to balance in .*, got none that was scored"):
+    with pytest.raises(InputError, match="rows to balance"):
         curate.balance(tmp_path / "t.parquet", dry_run=True, per="label")
 
 

@@ -240,7 +240,7 @@ def test_a_copy_of_a_table_has_all_of_it_and_the_table_itself_is_refused(tables)
     assert (result.n_leaks, result.kept) == (30, 0)
     (tables / "link.parquet").symlink_to(tables / "new.parquet")
     for same in ("new.parquet", "link.parquet"):
-        with pytest.raises(InputError, match="itself, which has every row already; pass another table"):
+        with pytest.raises(InputError, match="pass another table"):
             curate.dedup(tables / "new.parquet", against=tables / same, dry_run=True)
 
 
@@ -257,7 +257,7 @@ def test_report_only_needs_another_table(tables):
 
 def test_the_other_table_needs_the_columns_that_are_compared(tables):
     write_table(tables / "bare.parquet", {"sha256": ["a"]})
-    with pytest.raises(InputError, match=r"bare.parquet has no column 'signature'"):
+    with pytest.raises(InputError, match="no column 'signature'"):
         curate.dedup(tables / "new.parquet", against=tables / "bare.parquet", dry_run=True)
 
 
@@ -313,7 +313,7 @@ def test_without_leaks_the_csv_has_a_header_alone_and_text_is_guarded(tmp_path, 
 
 def test_only_against_refuses_what_is_about_pairs_inside(tables):
     write_table(tables / "mine.parquet", {"embedding": np.eye(30, dtype=np.float32).tolist(), "uri": ["x"] * 30})
-    with pytest.raises(InputError, match="--audit is for pairs inside a table"):
+    with pytest.raises(InputError, match=r"--audit .*inside a table"):
         curate.dedup(
             tables / "mine.parquet",
             tables / "o.parquet",

@@ -236,7 +236,7 @@ def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_anot
             pa.table({"key": [f"k{i}" for i in range(len(rows))], "embedding": lists}), tmp_path / f"{name}.parquet"
         )
     assert curate.dedup(tmp_path / "mine.parquet", against=tmp_path / "theirs.parquet", dry_run=True).n_leaks == 1
-    with pytest.raises(InputError, match=r"2 numbers in the embedding column of both tables, got 3 in the other"):
+    with pytest.raises(InputError, match=r"2 numbers .*got 3"):
         curate.dedup(tmp_path / "mine.parquet", against=tmp_path / "longer.parquet", dry_run=True)
 
 
@@ -248,7 +248,7 @@ def test_the_other_table_may_hold_its_embeddings_in_another_type_but_not_of_anot
 def test_a_label_column_that_is_no_text_is_left_alone_unless_it_is_named(tmp_path, label, asked):
     path = write_table(tmp_path / "scores.parquet", {"sha256": ["a", "a"], "label": label})
     assert curate.dedup(path, finder=["bytes"], dry_run=True).kept == 1
-    with pytest.raises(InputError, match=r"expected text in column 'label' .* choose another column"):
+    with pytest.raises(InputError, match="text in column 'label'"):
         curate.dedup(path, finder=["bytes"], label="label", dry_run=True)
 
 
@@ -284,7 +284,7 @@ def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory)
     (done / "old.parquet").replace(moved / "old.parquet")
     assert verify(moved / "out.receipt.json").identical
     (moved / "old.parquet").unlink()
-    with pytest.raises(InputError, match=r"old\.parquet does not exist.*next to the receipt"):
+    with pytest.raises(InputError, match=r"old\.parquet does not exist"):
         verify(moved / "out.receipt.json")
 
 
@@ -369,6 +369,6 @@ def test_a_table_that_is_replaced_meanwhile_is_told_and_nothing_is_written(done,
 
     monkeypatch.setattr("curate.policies.dedup.policy.decide_duplicates", replaced)
     before = sorted(path.name for path in done.iterdir())
-    with pytest.raises(InputError, match=rf"{name}.parquet changed while it was being read"):
+    with pytest.raises(InputError, match=rf"{name}\.parquet changed"):
         curate.dedup(done / "new.parquet", done / "2.parquet", {"bytes": None}, against=done / "old.parquet")
     assert sorted(path.name for path in done.iterdir()) == before

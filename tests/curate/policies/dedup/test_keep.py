@@ -89,7 +89,7 @@ def test_the_original_is_kept(tmp_path):
     rule = request.to_json()
     assert DedupRequest.from_json(rule) == request
     del rule["ties"]  # as in a receipt of a version that kept the lower hash
-    with pytest.raises(InputError, match=r"hash of the key.* run the command of the receipt again"):
+    with pytest.raises(InputError, match=r"run .*receipt again"):
         DedupRequest.from_json(rule)
 
 
@@ -109,7 +109,7 @@ def test_last_digits_of_a_score_do_not_decide_between_equal_files(tmp_path):
 
 @pytest.mark.parametrize("text", ["", " , ", ","])
 def test_an_empty_list_of_criteria_is_refused(table, text):
-    with pytest.raises(InputError, match=r"--keep takes .* got none; leave it out"):
+    with pytest.raises(InputError, match=r"--keep .*leave it out"):
         order_of(table, text)
 
 
@@ -160,7 +160,7 @@ def test_preferred_rows_come_before_the_criteria_the_first_pattern_first(table):
 
 
 def test_a_pattern_that_matches_no_key_is_named_with_a_key(table):
-    with pytest.raises(InputError, match=r"--prefer 'sorted/\*' matches no key of .*'k0'"):
+    with pytest.raises(InputError, match=r"'sorted/\*' matches no .*'k0'"):
         preferred_rows(table, ["k*", "sorted/*"])
 
 
@@ -206,10 +206,10 @@ def test_several_scores_leave_certain_out_of_the_default_and_are_named_when_it_i
     columns = {"kappa_a": COLUMNS["kappa_a"], "kappa_b": COLUMNS["kappa_a"]}
     table = open_table(write_table(tmp_path / "two.parquet", columns))
     assert parse_keep(DEFAULT, table, label=None) == []
-    with pytest.raises(InputError, match=r"got kappa_a, kappa_b; choose a column with max:COLUMN"):
+    with pytest.raises(InputError, match=r"kappa_a, kappa_b; .*max:COLUMN"):
         parse_keep("certain", table, label=None)
 
 
 def test_a_criterion_on_text_is_refused_with_its_type(table):
-    with pytest.raises(InputError, match=r"expected numbers in column 'label' .* got string"):
+    with pytest.raises(InputError, match=r"'label' .*got string"):
         order_of(table, "max:label")

@@ -63,7 +63,7 @@ def test_unsure_and_blank_answers_are_told_and_both_readings_given(many, tmp_pat
 
 
 def test_no_answer_at_all_is_refused(many, tmp_path):
-    with pytest.raises(InputError, match="expected verdicts on the 10 pairs"):
+    with pytest.raises(InputError, match="the 10 pairs"):
         precision(answered(draw_pairs(many, LIMITS, 10), tmp_path / "x.csv", lambda pair: ""))
 
 
@@ -72,7 +72,7 @@ def test_a_weight_that_was_changed_is_refused(many, tmp_path):
     rows = drawn_lines(draw_pairs(many, LIMITS, 60), path)
     rows[0]["weight"] = "77.7"
     save(rows, path)
-    with pytest.raises(InputError, match=r"expected \d+ equal weights in the stratum"):
+    with pytest.raises(InputError, match=r"\d+ equal weights"):
         count_answers(read_answers(path))
 
 

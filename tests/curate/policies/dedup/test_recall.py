@@ -76,7 +76,7 @@ def test_no_hit_at_all_is_a_recall_of_zero_with_an_upper_bound():
 
 
 def test_copies_out_of_order_are_a_bug_of_the_caller():
-    with pytest.raises(ValueError, match="in the order of the edits"):
+    with pytest.raises(ValueError, match="order of the edits"):
         count_recalled(planted([1, 2]), [], KINDS[::-1])
 
 
@@ -138,7 +138,7 @@ def test_images_are_read_from_their_paths_or_from_the_source(full_table, folder)
 def test_a_source_without_the_key_is_named(full_table, tmp_path, folder):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "00.png").write_bytes((folder / "00.png").read_bytes())
-    with pytest.raises(InputError, match=r"--source: .*some has no image with the key '01.png' \(1 of 2"):
+    with pytest.raises(InputError, match=r"'01\.png' \(1 of 2"):
         Images.of(open_table(full_table), [0, 1], source=str(tmp_path / "some"))
 
 
@@ -146,7 +146,7 @@ def test_a_table_without_paths_asks_for_the_source(full_table, tmp_path):
     table = pq.read_table(full_table)
     at = table.column_names.index("uri")
     pq.write_table(table.set_column(at, "uri", pa.nulls(len(table), pa.string())), tmp_path / "t.parquet")
-    with pytest.raises(InputError, match="holds no path to 2 of 2 images; pass what was scored as --source"):
+    with pytest.raises(InputError, match=r"2 of 2 .*--source"):
         Images.of(open_table(tmp_path / "t.parquet"), [0, 1])
 
 
@@ -176,7 +176,7 @@ def test_images_that_cannot_be_read_are_named_and_others_take_their_place(moved,
 
 def test_nothing_that_can_be_read_is_an_error_that_says_why(moved, tiny_checkpoint):
     runner, settings = scorer_of(moved, model=tiny_checkpoint, device="cpu")
-    with pytest.raises(InputError, match=r"none of the 2 sampled can be read \(such as '00.png': missing"):
+    with pytest.raises(InputError, match=r"'00\.png': missing"):
         plant(Images.of(moved, [0, 1]), [0, 1], Copier(runner, settings, 0), n=2, kinds=["png"])
 
 
@@ -215,12 +215,12 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(fu
 
 
 def test_a_table_of_a_model_that_does_not_ship_asks_for_it(full_table):
-    with pytest.raises(InputError, match=r"scored by a model that does not ship .* pass its checkpoint as --model"):
+    with pytest.raises(InputError, match="checkpoint as --model"):
         scorer_of(open_table(full_table))
 
 
 def test_another_model_than_the_tables_is_refused(full_table):
-    with pytest.raises(InputError, match=r"expected the model that scored .* edited copies must be scored"):
+    with pytest.raises(InputError, match="copies must be scored"):
         scorer_of(open_table(full_table), model="trio")
 
 

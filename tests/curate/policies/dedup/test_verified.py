@@ -162,7 +162,7 @@ def test_rows_of_another_table_find_what_they_are_copies_of(dataset):
 
 def test_embeddings_of_another_width_are_refused(dataset):
     other = plain_rows(embedding=dataset.vectors[:, :7], signature=dataset.signatures)
-    with pytest.raises(InputError, match="expected embeddings of 96 numbers in both tables, got 7"):
+    with pytest.raises(InputError, match=r"96 numbers .*got 7"):
         Verified(rows_of(dataset), 0.5, MIRRORED).foreign(other, np.ones(60, bool))
 
 

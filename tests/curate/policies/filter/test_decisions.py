@@ -231,13 +231,13 @@ def test_the_default_column_is_that_of_the_models_own_method_or_the_only_one(tmp
 
 def test_several_scores_of_which_none_is_the_models_own_are_listed(tmp_path):
     two = scored_by(tmp_path / "two.parquet", None, kappa_a=[1, 2], kappa_b=[1, 2])
-    with pytest.raises(InputError, match="several kappa columns; choose one with --column: kappa_a, kappa_b"):
+    with pytest.raises(InputError, match="--column: kappa_a, kappa_b"):
         curate.filter(two, dry_run=True, keep_top=1)
     uncertain = scored_by(tmp_path / "unc.parquet", "other", unc_a=[1, 2], unc_b=[1, 2])
-    with pytest.raises(InputError, match="several unc columns; choose one with --column: unc_a, unc_b"):
+    with pytest.raises(InputError, match="--column: unc_a, unc_b"):
         curate.filter(uncertain, dry_run=True, keep_top=1)
     pq.write_table(pa.table({"key": ["a"], "x": [1.0]}), tmp_path / "none.parquet")
-    with pytest.raises(InputError, match=r"no kappa column and no unc column; .*such as: x"):
+    with pytest.raises(InputError, match=r"no kappa column .*: x"):
         curate.filter(tmp_path / "none.parquet", dry_run=True, keep_top=1)
 
 

@@ -122,7 +122,7 @@ def test_one_is_a_row_and_one_point_zero_is_everything():
     "text", ["1.5", "0", "0.0", "0%", "101%", "-1", "-0.5", "many", "", "5,000", "1e3", "nan", "٣", "9" * 40]
 )
 def test_an_amount_that_makes_no_sense_is_refused(text):
-    with pytest.raises(InputError, match=r"--keep-top takes a fraction above 0 up to 1\.0 .* got"):
+    with pytest.raises(InputError, match=r"--keep-top .*fraction"):
         KeepTop(text, "kappa_a")
 
 
@@ -212,7 +212,7 @@ def test_decimals_of_more_digits_than_a_double_holds_are_refused():
 @pytest.mark.parametrize("bound", ["nan", "inf", "-inf", "high", "", "1/0", "1e999999999", "1e-999999999"])
 def test_a_bound_is_a_finite_number(bound):
     for rule, sign in ((Minimum, ">="), (Maximum, "<=")):
-        with pytest.raises(InputError, match=rf"takes a finite number.*--column kappa_a.*kappa_a {sign} 0.5"):
+        with pytest.raises(InputError, match=rf"finite number.* {sign} 0\.5"):
             rule(bound, "kappa_a")
 
 

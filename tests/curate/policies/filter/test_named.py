@@ -70,13 +70,13 @@ def test_a_key_that_a_spreadsheet_was_warned_of_is_found(dataset):
 
 def test_a_file_without_keys_or_with_too_many_is_refused(dataset, monkeypatch):
     (dataset / "empty.csv").write_text("key\n")
-    with pytest.raises(InputError, match=r"--keys .*empty.csv holds no key"):
+    with pytest.raises(InputError, match=r"empty\.csv .*no key"):
         curate.filter(dataset / "heap.parquet", keys=dataset / "empty.csv", dry_run=True)
     (dataset / "other.csv").write_text("name\na\n")
     with pytest.raises(InputError, match="has no column 'key'"):
         curate.filter(dataset / "heap.parquet", without_keys=dataset / "other.csv", dry_run=True)
     monkeypatch.setattr("curate.policies.filter.named.MOST_KEYS", 5)
-    with pytest.raises(InputError, match=r"--keys takes up to 5 keys, got 6 in .*keys.csv"):
+    with pytest.raises(InputError, match="5 keys, got 6"):
         curate.filter(dataset / "heap.parquet", keys=dataset / "keys.csv", dry_run=True)
 
 
@@ -104,7 +104,7 @@ def test_what_names_keys_is_not_written_over(dataset, flag, name):
 def test_a_subset_does_not_become_a_part_of_what_names_keys(dataset):
     (dataset / "parts").mkdir()
     pq.write_table(pa.table({"key": KEYS[:2]}), dataset / "parts/part-000000.parquet")
-    with pytest.raises(InputError, match="parts is read by --keys"):
+    with pytest.raises(InputError, match="read by --keys"):
         curate.filter(dataset / "heap.parquet", dataset / "parts/part-000001.parquet", keys=dataset / "parts")
     curate.filter(dataset / "heap.parquet", dataset / "kept.parquet", keys=dataset / "parts")
     assert kept(dataset) == KEYS[:2]

@@ -187,7 +187,7 @@ def test_unusable_images_are_told_from_others_by_p_junk_and_not_looked_for_witho
     result = curate.issues(path, drop="unusable")
     assert set(result.not_looked) == {"junk", "pure-noise", "enlarged", "placeholder", GROUPS}
     assert result.dropped == 2
-    with pytest.raises(InputError, match=r"p_junk.*which enlarged needs; score the"):
+    with pytest.raises(InputError, match=r"p_junk.*enlarged"):
         curate.issues(path, drop="enlarged")
 
 
@@ -202,9 +202,9 @@ def test_a_group_is_reported_and_dropped_by_its_number(tmp_path):
     rows = pq.read_table(dropped.decisions).to_pylist()
     assert rows[10]["reason"] == "unlike-the-rest: in group 2"
     assert curate.verify(dropped.receipt).identical
-    with pytest.raises(InputError, match=r"--drop-group 7: expected the number of a group .*\(2\)"):
+    with pytest.raises(InputError, match=r"--drop-group 7.*\(2\)"):
         curate.issues(path, drop_group=[7])
-    with pytest.raises(InputError, match="none"):
+    with pytest.raises(InputError, match="the table has none"):
         curate.issues(dataset(tmp_path, name="clean"), drop_group=[2])
 
 
@@ -312,7 +312,7 @@ def test_a_table_without_measures_is_told_to_be_scored_again(tmp_path):
     path = dataset(tmp_path)
     bare = pq.read_table(path).select(["key", "status", "width", "height"])
     pq.write_table(bare, tmp_path / "old.parquet")
-    with pytest.raises(InputError, match=r"no column .quality_\w+., which \w+ needs; score the"):
+    with pytest.raises(InputError, match=r"quality_\w+., which \w+"):
         curate.issues(tmp_path / "old.parquet")
     assert curate.issues(tmp_path / "old.parquet", only=["odd-size"]).n_issues == 0
     pq.write_table(pq.read_table(path).drop(["quality_jpeg"]), tmp_path / "less.parquet")

@@ -192,7 +192,7 @@ def test_a_review_is_drawn_by_strata_and_its_verdicts_bound_the_share(table, tmp
     judge(path, [("keep", judged[0][1], "", ""), ("drop", judged[1][1], "", "")], question="label", reviewer="bob")
     again = json.loads(audited(path, "--json").stdout)["counts"]
     assert again["unsure"] == (judged[0][0] != "keep") + (judged[1][0] == "keep")
-    with pytest.raises(InputError, match="holds verdicts on a sample that --review would replace"):
+    with pytest.raises(InputError, match="--review would replace"):
         labels(table, tmp_path / "out.parquet", "label", review=120, overwrite=True)
 
 

@@ -212,7 +212,7 @@ def test_a_batch_can_be_chosen_from_again_and_keeps_the_earlier_ranks(scores, tm
     by_key = dict(zip(batch_of(first)["key"].to_pylist(), batch_of(first)["rank"].to_pylist(), strict=True))
     assert batch["source_rank"].to_pylist() == [by_key[key] for key in batch["key"].to_pylist()]
     assert verify(second.receipt).identical
-    with pytest.raises(InputError, match="the table has both that and 'source_rank'"):
+    with pytest.raises(InputError, match=r"both .*'source_rank'"):
         curate.select(second.subset, tmp_path / "c.parquet", "random", 2)
 
 
@@ -311,7 +311,7 @@ def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
     assert sum(counts) == 9
     if shares == "equal":
         assert sorted([counts[0], counts[1] + 1, counts[2]]) == [3, 3, 4]  # one dog is labelled already
-    with pytest.raises(InputError, match=r"stratified .* uses a class of each row, and .* has no column 'label'"):
+    with pytest.raises(InputError, match=r"stratified .*'label'"):
         curate.select(source, None, "stratified", 3, set={"by": "given"}, dry_run=True)
 
 
@@ -332,15 +332,13 @@ def test_nothing_that_is_labelled_is_a_note_for_it_may_be_the_first_batch(scores
 
 def test_labelled_keys_that_are_not_in_the_table_are_counted_and_named(scores, tmp_path):
     labels = csv(tmp_path / "l.csv", [("img/001.png", "a"), ("typo.png", "b")])
-    with pytest.raises(
-        InputError, match=r"keys of .*l\.csv in .*s\.parquet, got 1 of 2 labelled keys not there, such as 'typo"
-    ):
+    with pytest.raises(InputError, match=r"1 of 2 .*'typo"):
         curate.select(scores, tmp_path / "b.parquet", budget=3, labelled=labels)
 
 
 def test_no_embedding_column_is_told_with_what_to_do(tmp_path):
     source = table(tmp_path / "s.parquet", 9, embedding=None)
-    with pytest.raises(InputError, match=r"has no 'embedding' column, .* --strategy score --score COLUMN"):
+    with pytest.raises(InputError, match=r"no 'embedding' .*--score COLUMN"):
         curate.select(source, tmp_path / "b.parquet", budget=3)
     by_column = curate.select(source, tmp_path / "b.parquet", "score", 3, score="unc_losspred")
     assert by_column.kept == 3
@@ -350,7 +348,7 @@ def test_no_embedding_column_is_told_with_what_to_do(tmp_path):
 def test_a_file_that_is_read_is_never_written_over(scores, tmp_path, flag):
     keys = curate.select(scores, tmp_path / "k.parquet", "random", 3).subset
     before = keys.read_bytes()
-    with pytest.raises(InputError, match=f"is read by --{flag} and would be overwritten"):
+    with pytest.raises(InputError, match=f"read by --{flag}"):
         curate.select(scores, keys, budget=3, overwrite=True, **{flag: keys})
     assert keys.read_bytes() == before
 

@@ -139,7 +139,7 @@ def test_what_cannot_be_split_is_one_line_and_nothing_is_written(tmp_path, given
 
 
 def test_a_table_without_rows_or_without_what_tells_copies_is_told(tmp_path):
-    with pytest.raises(InputError, match=r"expected rows to split in .*, got none that was scored"):
+    with pytest.raises(InputError, match="rows to split"):
         curate.split(table(tmp_path / "t.parquet", 0, sha256=pa.array([], pa.string())), dry_run=True, **USUAL)
     pq.write_table(pa.table({"key": [f"k{i}" for i in range(50)]}), tmp_path / "plain.parquet")
     result = curate.split(tmp_path / "plain.parquet", dry_run=True, **USUAL)

@@ -108,7 +108,7 @@ def test_a_replay_that_cannot_be_is_refused(tmp_path, truth, asked, text):
 
 
 def test_budgets_that_are_no_numbers_are_refused():
-    with pytest.raises(InputError, match="--budget takes numbers of labels such as 10,20,50, got 'ten'"):
+    with pytest.raises(InputError, match=r"--budget .*'ten'"):
         typed_budgets(["ten"])
 
 
@@ -119,7 +119,7 @@ def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
     )
     round_plot(tmp_path / "r.json", tmp_path / "r.png")
     round_init(tmp_path / "f", tmp_path / "t.parquet", classes=CLASSES, batch=12, control=0.5, holdout="20")
-    with pytest.raises(InputError, match="expected a round that was measured"):
+    with pytest.raises(InputError, match="that was measured"):
         round_plot(tmp_path / "f", tmp_path / "f.png")
     for number in range(3):
         round_import(tmp_path / "f", answer(round_next(tmp_path / "f"), truth, tmp_path / f"{number}.csv"))
@@ -131,7 +131,7 @@ def test_plot_draws_a_replay_and_a_folder(tmp_path, truth):
     assert "random labels (control)" in (tmp_path / "f.svg").read_text()
     with pytest.raises(InputError, match=r"f\.png exists already"):
         round_plot(tmp_path / "f", tmp_path / "f.png")
-    with pytest.raises(InputError, match=r"ends in \.png, \.svg or \.pdf, got"):
+    with pytest.raises(InputError, match=r"or \.pdf, got"):
         round_plot(tmp_path / "f", tmp_path / "f.jpg")
 
 

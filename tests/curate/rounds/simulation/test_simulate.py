@@ -102,9 +102,7 @@ def test_progress_is_reported_after_every_round():
 
 @pytest.mark.parametrize("budgets", [[], [0, 5], [5, 5], [9, 3], [10, 81]])
 def test_budgets_that_do_not_ascend_inside_the_pool_are_one_line(budgets):
-    with pytest.raises(
-        InputError, match="budgets must ascend from at least 1 to at most the 80 rows with a label, got"
-    ):
+    with pytest.raises(InputError, match="the 80 rows"):
         replay(data(), Random(), budgets=budgets, seeds=[0])
 
 
