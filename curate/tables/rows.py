@@ -175,7 +175,7 @@ def read_rows(table: Table, needs: Needs, *, by_hash: bool = False, unique: bool
     hashes = key_hashes(table) if by_hash else None
     if hashes is not None and unique:
         check_unique(table, hashes)
-    batches = table.batches(names, compact=not needs.conditions)
+    batches = table.batches(names, compact=True)
     rows = collect(batches, table.schema, table.n_rows, needs, names, path=table.path, hashes=hashes)
     if hashes is None and needs.keys and unique:
         check_unique(table, rows.hashes)

@@ -285,6 +285,19 @@ def test_blank_text_is_no_value():
 
 
 @pytest.mark.parametrize(
+    "text", ["x == 'a'", "x is null", "not x like 'b%'", "length(x) > 1 or x is null", "lower(x) in ('bb', 'c')"]
+)
+def test_a_text_column_in_a_dictionary_gives_the_same_answers(text):
+    texts = pa.array(["a", None, "Bb", " ", "a", "c", None, "bc"])
+    dictionary = pa.DictionaryArray.from_arrays(
+        pa.array([0, None, 2, 3, 0, 4, 1, 5]), pa.array(["a", None, "Bb", " ", "c", "bc", "never used"])
+    )
+    schema = pa.schema([("x", pa.string())])
+    plain, coded = (parse_condition(text, schema)(pa.record_batch({"x": x})) for x in (texts, dictionary))
+    assert coded.tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize(
     ("text", "word"),
     [("width > 1 && height > 1", "and"), ("width > 1 || height > 1", "or"), ("width > 1 & height > 1", "and")],
 )
