@@ -38,7 +38,7 @@ def command_of(
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
-        **after: extra option of the command -> the option that it follows in help; by default it is last.
+        **after: option -> the option that it follows in help; by default, options of the command alone are last.
 
     Raises:
         TypeError: by the decorator, for a name that is an option of both.
@@ -77,8 +77,7 @@ def _in_order(
     parameters: dict[str, inspect.Parameter], extras: Mapping[str, inspect.Parameter], after: Mapping[str, str]
 ) -> list[inspect.Parameter]:
     """Return all parameters in help order."""
-    names = [name for name in parameters if name not in LAST]
-    names += [name for name in extras if name not in LAST and name not in after]
+    names = [name for name in (*parameters, *extras) if name not in LAST and name not in after]
     for name, place in reversed([*after.items()]):
         names.insert(names.index(place) + 1, name)
     every = {**parameters, **extras}

@@ -85,7 +85,9 @@ def recall_lines(report: "RecallReport") -> list[str]:
     return lines
 
 
-@command_of(DedupOptions, threshold="finder", fail_on_leaks="only_against", sheet="audit")
+@command_of(
+    DedupOptions, threshold="finder", against="cropped", fail_on_leaks="only_against", sheet="audit", finder="out"
+)
 def run(
     request: DedupOptions,
     ctx: typer.Context,

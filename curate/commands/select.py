@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from curate.policies.select.policy import SelectResult
 
 
-@command_of(SelectOptions)
+@command_of(SelectOptions, set="budget", embedding="holdout_loss")
 def run(request: SelectOptions, output: Output) -> None:
     """Choose the rows to label next, or to train on.
 

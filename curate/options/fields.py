@@ -1,6 +1,7 @@
 """Fields shared by several commands."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -97,3 +98,11 @@ Verdicts = Annotated[
 ]
 White = Annotated[int | None, shared("--white", metavar="auto|N", default=True, parse=white_of)]
 Workers = Annotated[int | None, shared("--workers", least=1, most=1024)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableOptions:
+    """The first options of a command on a scored table."""
+
+    table: Table
+    out: Annotated[str | Path | None, shared("--out", path="output")] = None

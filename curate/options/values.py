@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def part_of(kind: type[T], options: object, **others: Any) -> T:
-    """Return a dataclass filled from options of the same name and given values; AttributeError if one is missing."""
+    """Return a dataclass filled from given values, options of the same name, and its defaults, in this order."""
     names = (field.name for field in fields(kind) if field.name not in others)  # type: ignore[arg-type]
-    return kind(**{name: getattr(options, name) for name in names}, **others)
+    return kind(**{name: getattr(options, name) for name in names if hasattr(options, name)}, **others)
 
 
 @overload

@@ -12,21 +12,13 @@ KEEP = "labelled,no-junk,least-lost,least-lossy,least-compressed,certain"
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DedupOptions:
-    """The options of ``curate dedup``."""
+@dataclass(frozen=True, kw_only=True)
+class DedupParameters:
+    """The options of ``curate dedup`` that the receipt records."""
 
-    table: fields.Table
-    out: Annotated[str | Path | None, shared("--out", ": the subset, such as unique.parquet", path="output")] = None
-    finder: fields.Finder = None
-    _: KW_ONLY
     mirrored: fields.Mirrored = False
     rotated: Annotated[bool, Option("Also find copies rotated by 90, 180 or 270 degrees (signature, crop).")] = False
     cropped: Annotated[bool, Option("Also find crops of at least 70 % of each side: adds --finder crop.")] = False
-    against: Annotated[
-        str | Path | None,
-        shared("--against", ": rows that are already in it are dropped", metavar="TABLE", path="table"),
-    ] = None
     report_only: Annotated[bool, Option("Keep and list rows that are also in --against (leaks).")] = False
     only_against: Annotated[bool, Option("Compare only with --against, not within the table.")] = False
     keep: Annotated[str, Option("Criteria for the kept image, in order, separated by commas.", metavar="LIST")] = KEEP
@@ -42,6 +34,21 @@ class DedupOptions:
         str | None,
         shared("--label", ", to list groups that disagree. [default: label, if it exists]", metavar="COLUMN"),
     ] = None
+    source: fields.Source = None
+    against_source: Annotated[str | None, Option("The scored source of --against.")] = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DedupOptions(DedupParameters, fields.TableOptions):
+    """The options of ``curate dedup``."""
+
+    out: Annotated[str | Path | None, shared("--out", ": the subset, such as unique.parquet", path="output")] = None
+    finder: fields.Finder = None
+    _: KW_ONLY
+    against: Annotated[
+        str | Path | None,
+        shared("--against", ": rows that are already in it are dropped", metavar="TABLE", path="table"),
+    ] = None
     verdicts: fields.Verdicts = None
     estimate_recall: Annotated[
         int | None,
@@ -54,8 +61,6 @@ class DedupOptions:
     audit: Annotated[
         int | None, shared("--audit", ": write N pairs near the threshold to judge", metavar="N", least=1)
     ] = None
-    source: fields.Source = None
-    against_source: Annotated[str | None, Option("The scored source of --against.")] = None
     model: Annotated[str | None, shared("--model", ": the table's, for --estimate-recall, if it does not ship")] = None
     embedding: fields.Embedding = None
     seed: fields.Seed = 0

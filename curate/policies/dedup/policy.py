@@ -27,7 +27,7 @@ from curate.policies.dedup.grouping.members import Members, count_lower, group_r
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, RecallReport, audit_pairs, planted_recall
-from curate.policies.dedup.request import TIES, DedupRequest, resolved
+from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.dedup.words import LEAKS, MEANINGS, SCHEMA, DecisionWords, leaks_csv, rule_text
 from curate.policies.outputs import Files, Outputs
 from curate.policies.reviewed import OPTION, RULE, VerdictLines, label_changes
@@ -330,8 +330,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
             f"{options.embedding!r} of --embedding is unknown; leave one of them out"
         )
     other = _other_table(options.against, opened, options.embedding) if options.against is not None else None
-    of_table = {"thresholds": {}, "without_flat": False, "facts": (), "held_back": (), "ties": TIES, "confirmed": False}
-    request = part_of(DedupRequest, options, prefer=several(options.prefer), **of_table)
+    request = part_of(DedupRequest, options, prefer=several(options.prefer))
     request, few_finders = resolved(request, opened, options.finder)
     policy = Dedup(
         request,

@@ -1,7 +1,7 @@
 """The validated request of a deduplication: finders, thresholds, views, criteria for the kept image."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from curate.columns import FRAMES, SIGNATURE
 from curate.policies.contract import Request
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
-from curate.policies.dedup.grouping.keep import DEFAULT as KEEP_DEFAULT
 from curate.policies.dedup.grouping.keep import Criterion
 from curate.policies.dedup.grouping.loss import (
     BLOCKING,
@@ -27,6 +26,7 @@ from curate.policies.dedup.grouping.loss import (
     bits,
     facts_in,
 )
+from curate.policies.dedup.options import DedupParameters
 from curate.policies.reviewed import LINES
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.tables.needs import Needs, is_plain
@@ -167,8 +167,8 @@ def _ratio(value: float, other: float) -> float:
 
 
 @dataclass(frozen=True)
-class DedupRequest(Request):
-    """The validated request, as recorded in the receipt; fields are as in ``DedupOptions`` except for these.
+class DedupRequest(DedupParameters, Request):
+    """The validated request, as recorded in the receipt.
 
     Attributes:
         thresholds: finder -> threshold, in the order of ``FINDERS``.
@@ -182,18 +182,9 @@ class DedupRequest(Request):
 
     rule: ClassVar[str] = "dedup"
     beside: ClassVar[tuple[str, ...]] = ("against", VERDICTS, LINES)
-    thresholds: dict[str, float]
-    mirrored: bool = False
-    rotated: bool = False
-    cropped: bool = False
-    keep: str = KEEP_DEFAULT
+    thresholds: dict[str, float] = field(default_factory=dict)
+    _: KW_ONLY
     prefer: tuple[str, ...] = ()
-    protect: str | None = None
-    label: str | None = None
-    report_only: bool = False
-    only_against: bool = False
-    source: str | None = None
-    against_source: str | None = None
     without_flat: bool = False
     facts: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()

@@ -10,12 +10,10 @@ from curate.options.option import Note, Option, shared
 from curate.selectors.table import SELECTORS
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SelectOptions:
-    """The options of ``curate select``."""
+@dataclass(frozen=True)
+class SelectParameters:
+    """The options of ``curate select`` that the receipt records."""
 
-    table: fields.Table
-    out: Annotated[str | Path | None, shared("--out", ": the batch, such as batch.parquet", path="output")] = None
     strategy: Annotated[
         str,
         shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", default=True),
@@ -24,7 +22,6 @@ class SelectOptions:
         str | int | float, shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT", required=True)
     ] = 100
     _: KW_ONLY
-    set: fields.Settings = None
     labelled: Annotated[str | Path | None, shared("--labelled", path="table")] = None
     labelled_where: Annotated[
         str | None, Option("Rows of the table that are labelled: 'label is not null'.", metavar="CONDITION")
@@ -57,8 +54,17 @@ class SelectOptions:
     holdout_loss: Annotated[
         str | None, Option("small-loss: column of losses of a model trained on other rows.", metavar="COLUMN")
     ] = None
-    embedding: fields.Embedding = None
     seed: fields.Seed = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SelectOptions(SelectParameters, fields.TableOptions):
+    """The options of ``curate select``."""
+
+    out: Annotated[str | Path | None, shared("--out", ": the batch, such as batch.parquet", path="output")] = None
+    _: KW_ONLY
+    set: fields.Settings = None
+    embedding: fields.Embedding = None
     engine: fields.Engine = "local"
     dry_run: fields.DryRun = False
     overwrite: fields.Overwrite = False

@@ -1,11 +1,12 @@
 """The validated request of a selection, as recorded in the receipt."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 from curate.columns import LABEL
 from curate.policies.contract import Request
+from curate.policies.select.options import SelectParameters
 from curate.selectors.contract import Pool, Selector
 from curate.selectors.ranked import Discounted, Ranked, gate
 from curate.selectors.table import selector_named
@@ -74,31 +75,18 @@ def guard(
 
 
 @dataclass(frozen=True)
-class SelectRequest(Request):
-    """The validated request of a selection: fields are as in ``SelectOptions``; ``settings`` are the strategy's.
+class SelectRequest(SelectParameters, Request):
+    """The validated request of a selection; ``settings`` are the strategy's.
 
     A noise guard sets two other fields: a quality gate at 0.2, and the discount if the strategy supports one.
     """
 
     rule: ClassVar[str] = "select"
-    strategy: str = "auto"
     budget: str = "100"
     settings: dict[str, Any] = field(default_factory=dict)
+    _: KW_ONLY
     labelled: str | None = None
-    labelled_where: str | None = None
-    label: str | None = None
     exclude: str | None = None
-    allow_unmatched: bool = False
-    per: str | None = None
-    balance: str | None = None
-    score: str | None = None
-    quality: str | None = None
-    holdout_loss: str | None = None
-    gate: float = 0.0
-    discount: bool = False
-    noise_guard: bool = False
-    min_distance: float | None = None
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for flag, name in (("--per", self.per), ("--balance", self.balance)):
