@@ -302,7 +302,7 @@ def _compare_bytes(noted: Mapping[str, Any], source: Table, result: Verification
 
 
 def _compare_read(receipt: AnyPath, path: AnyPath, digest: str, searched: Searched, result: Verification) -> None:
-    """Compare the bytes of an additional input file; its policy reports a missing one."""
+    """Compare an additional input file with its digest; a missing file is reported by the policy."""
     place = searched.find(path, [digest])
     if place is None or any(note.what == str(place) for note in result.notes):
         return

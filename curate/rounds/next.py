@@ -82,10 +82,9 @@ def _refuse_open(folder: Folder, progress: LabelProgress, partial: bool) -> None
     if missing:
         named = ", ".join(repr(key) for key in missing[:N_NAMED]) + (", ..." if len(missing) > N_NAMED else "")
         raise InputError(
-            f"round {last.number} is complete and waits for labels in {folder.of_round(last.number)}: expected one for "
-            f"each of its {counted(len(last.keys), 'image')}, got none for "
-            f"{len(missing):,} ({named}); import them with `curate round import`, or continue without them with "
-            "--partial"
+            f"round {last.number} in {folder.of_round(last.number)} waits for labels: expected one for each of its "
+            f"{counted(len(last.keys), 'image')}, got none for {len(missing):,} ({named}); import them with "
+            "`curate round import`, or continue without them with --partial"
         )
 
 

@@ -86,7 +86,7 @@ class Junk(Method[JunkSettings]):
         """Raise ``InputError`` unless every view is corrupted: an intact view would be trained as junk."""
         if augmentation.damage < 1:
             raise InputError(
-                "junk separates images from damaged views of them, so that every view must be damaged: expected --set "
+                "junk learns to separate images from damaged views, so every view must be damaged: expected --set "
                 f"damage=1, got {augmentation.damage:g}; set it, or build a cache with curate cache ... --set damage=1 "
                 "--set scale=0.9 --set jitter=0"
             )

@@ -51,7 +51,7 @@ def rules_of(options: FilterRequest, table: Table) -> list[Rule]:
         return _rules_in_order(typed, options, table)
     if typed or options.label is not None or options.allow_uneven or options.allow_unmatched:
         raise InputError(
-            "label, allow_uneven, allow_unmatched and (keyword, value) are not for Rule objects; set each rule's even="
+            "Rule objects exclude label, allow_uneven, allow_unmatched and (keyword, value); set even= of each rule"
         )
     return [each for each in options.rules if isinstance(each, Rule)]
 

@@ -124,8 +124,8 @@ class Confirmation:
     def _unconfirmed(self, stars: Stars, rows: Ints, changes: Floats, side: Rows) -> Mask:
         """Return a mask of the linked rows that their local changes do not confirm as copies, shape (P,).
 
-        These have to be copies by their change: rows of ``_checked``, pairs of lossless files, and every row where most
-        pairs of the table are no copies. The threshold is stricter in groups of 4 or more that are mostly no copies.
+        Only a small local change confirms rows of ``_checked``, pairs of lossless files, and all rows of a table in
+        which most pairs are no copies. The threshold is stricter in groups of 4 or more that are mostly no copies.
 
         Other rows may differ in a part, as versions of one photograph do. They are unconfirmed only if they differ
         clearly, and either image is a drawing or most rows of the group differ clearly.

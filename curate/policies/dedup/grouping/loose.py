@@ -148,5 +148,5 @@ class _Counts:
 
     @property
     def near(self) -> Mask:
-        """Return a mask of the rows with most links just above the threshold."""
+        """Return a mask of the rows of which most links are just above the threshold."""
         return 2 * self.n_near > self.n
