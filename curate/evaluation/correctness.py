@@ -135,8 +135,8 @@ class Correctness:
         return int((~right).sum()), int(right.sum())
 
 
-def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correctness:
-    """Predict every row from the others: by the nearest, by a vote, and by cross-validated linear classifiers.
+def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int, rows: Tensor | None = None) -> Correctness:
+    """Predict rows from all others: by the nearest, by a vote, and by cross-validated linear classifiers.
 
     Exact duplicates share a fold, so that no classifier was trained on a row it is tested on.
 
@@ -145,21 +145,25 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
         labels: shape (N,), int64, from 0.
         folds: of the cross-validation.
         seed: of the folds.
+        rows: to predict, shape (M,), int64; None for all N.
     """
-    cosine, index = nearest(embedding, embedding, min(VOTERS, len(embedding) - 1), same=True)
+    k = min(VOTERS, len(embedding) - 1)
+    cosine, index = nearest(embedding, embedding, k, same=True) if rows is None else _nearest_others(embedding, rows, k)
+    rows = torch.arange(len(labels)) if rows is None else rows
+    true = labels[rows]
     right = {
-        NEAREST: (labels[index[:, 0]] == labels).numpy(),
-        KNN: (knn_vote(cosine, labels[index]) == labels).numpy(),
+        NEAREST: (labels[index[:, 0]] == true).numpy(),
+        KNN: (knn_vote(cosine, labels[index]) == true).numpy(),
     }
-    retrieved, missing = ranked(embedding, labels, index)
-    expected = at_random(labels)
+    retrieved, missing = ranked(embedding, labels, index, rows)
+    expected = {name: values[rows.numpy()] for name, values in at_random(labels).items()}
     expected = {
         NEAREST: expected.pop("Recall@1"),
-        **dict.fromkeys((KNN, LINEAR), most_frequent(labels, labels)),
+        **dict.fromkeys((KNN, LINEAR), most_frequent(labels, true)),
         **expected,
     }
     groups = group_duplicates(embedding)
-    n_twins = 0 if groups is None else int(groups.size[groups.size > 1].sum())
+    n_twins = 0 if groups is None else int((groups.size[groups.of_row[rows]] > 1).sum())
     measured = Correctness(right, None, missing, n_twins, ranked=retrieved, baseline=expected)
     n_classes = int(labels.max()) + 1
     if n_classes > MOST_CLASSES:
@@ -171,9 +175,17 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int) -> Correc
     linear = cross_validate(
         embedding, labels, folds=folds, seed=seed, groups=groups.of_row if groups is not None else None
     )
-    right[LINEAR] = (linear.label == labels).numpy()
-    measured.class_entropy, measured.confidence = linear.entropy, linear.confidence
+    right[LINEAR] = (linear.label[rows] == true).numpy()
+    measured.class_entropy, measured.confidence = linear.entropy[rows.numpy()], linear.confidence[rows.numpy()]
     return measured
+
+
+def _nearest_others(embedding: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return cosine and index of the k nearest other rows of M rows, shape (M, k) each."""
+    cosine, index = nearest(embedding[rows], embedding, k + 1)
+    others = index != rows[:, None]
+    others[others.all(1), -1] = False  # more than k identical rows come before the row
+    return cosine[others].view(-1, k), index[others].view(-1, k)
 
 
 def too_many(n_classes: int) -> str:

@@ -28,20 +28,21 @@ SHAPES = {
 }
 
 
-def ranked(embedding: Tensor, labels: Tensor, index: Tensor) -> tuple[dict[str, Floats], dict[str, str]]:
-    """Return the measures of ``SHAPES`` for every row by name, and why others are missing, by name.
+def ranked(embedding: Tensor, labels: Tensor, index: Tensor, rows: Tensor) -> tuple[dict[str, Floats], dict[str, str]]:
+    """Return the measures of ``SHAPES`` for M of N rows by name, and why others are missing, by name.
 
-    Each has shape (N,), in [0, 1]; 0 for a row that is alone in its class.
+    Each has shape (M,), in [0, 1]; 0 for a row that is alone in its class.
 
     Args:
         embedding: unit vectors, shape (N, D).
         labels: shape (N,), int64, from 0.
-        index: of the nearest other rows, shape (N, K); a recall beyond K equals the recall at K.
+        index: of the nearest other rows, shape (M, K); a recall beyond K equals the recall at K.
+        rows: the M rows, shape (M,), int64; mAP@R is only of all N.
     """
-    hits = (labels[index] == labels[:, None]).numpy()
+    hits = (labels[index] == labels[rows, None]).numpy()
     measures: dict[str, Floats] = {f"Recall@{k}": np.asarray(hits[:, :k].any(1), np.float64) for k in RECALLS}
     largest = int(torch.bincount(labels).max())
-    if len(labels) * largest > MOST_RANKED:
+    if len(rows) < len(labels) or len(labels) * largest > MOST_RANKED:
         why = f"{len(labels):,} rows with {largest:,} in a class would take minutes; measure fewer rows (--sample)"
         return measures, {MAP: why}
     return measures | {MAP: np.nan_to_num(average_precision_at_r(embedding, labels))}, {}

@@ -39,6 +39,7 @@ from scoring.settings import require_between, require_seed
 
 MOST_REPEATS = 100_000
 MOST_FAST = 100_000  # rows that are compared with one another in one to two minutes
+DRAWN = 20_000  # rows that are compared with all others of a larger table; intervals of shares are at most 0.014 wide
 FOLDS = 5  # folds of the linear classifier's cross-validation
 SETTINGS = ("repeats", "seed", "sample", "degrade", "device")  # that determine the numbers, for the result
 VOTES = Shape(
@@ -144,18 +145,30 @@ class EvaluationWork:
         if self.codes is None:
             raise ValueError("labels must be read before they are measured")
         labels = correctness.label_tensor(self.codes[self.rows.index])
+        drawn = self._drawn()
+        if drawn is not None and self.training is not None:
+            matrix, labels = matrix[drawn], labels[drawn]
         names = [self.classes[code] for code in self.codes[self.rows.index].tolist()]
         if self.training is not None:
             self.result_.caveats.shared = self.training.n_shared
             self.result_.caveats.unseen = self.training.count_unseen(names)
         what = "neighbours and linear classifiers" if self.training is None else ", ".join(self.protocol.probes)
-        slow = "; the time grows with the square of the rows: --sample 50000 measures fewer"
-        n_classes, slow = int(labels.max()) + 1, slow if len(labels) > MOST_FAST else ""
-        self.announce(f"{what} of {len(labels):,} rows in {n_classes:,} classes{slow}")
+        n_classes, n = int(labels.max()) + 1, len(self.rows.index)
+        slow = "; the time grows with the square of the rows" if self.training is None and n > MOST_FAST else ""
+        slow = slow if drawn is None else f", drawn from more than {MOST_FAST:,} (--sample chooses another number)"
+        self.announce(f"{what} of {n:,} rows in {n_classes:,} classes{slow}")
         if self.training is None:
-            self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.options.seed)
+            self.correctness = correctness.judge(matrix, labels, folds=FOLDS, seed=self.options.seed, rows=drawn)
         else:
             self.correctness = judge_by(self.training, matrix, names, self.protocol, seed=self.options.seed)
+
+    def _drawn(self) -> torch.Tensor | None:
+        """Leave out all but a sample of a large table; return its places among the rows, (M,), or None for all."""
+        if self.options.sample is not None or len(self.rows.index) <= MOST_FAST:
+            return None
+        keep = sampled(self.rows, DRAWN, seed=self.options.seed)
+        self.rows = _leave_out(self.rows, keep, "not in the sample that is compared with all")
+        return torch.from_numpy(np.flatnonzero(keep))
 
     def measure_labels(self) -> None:
         """Measure against labels; without embeddings, record why not."""
