@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from curate.engines.settings import MAX_PIXELS
-from curate.manifest import open_manifest
+from curate.manifest.sources import open_manifest
 from scoring.images import decode
 from scoring.images.raster import DecodeOptions
 from scoring.model import Outputs, ScoringModel

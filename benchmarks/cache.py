@@ -24,7 +24,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from curate.manifest import open_manifest
+from curate.manifest.sources import open_manifest
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
 from scoring.runner import select_device, select_precision

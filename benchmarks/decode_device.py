@@ -17,7 +17,8 @@ import torch
 from scipy.stats import spearmanr
 
 from curate.engines.decoded import MOST
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from scoring.checkpoint import load_model
 from scoring.images import DecodedImage, Preprocessing, decode, hamming, perceptual_hash
 from scoring.images.device_jpegs import DeviceJpegs, Reduced, SoundJpeg, sound_jpeg

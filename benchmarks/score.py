@@ -37,7 +37,8 @@ from curate.engines.run import ScoreProgress
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import spans
-from curate.manifest import Manifest, open_manifest
+from curate.manifest.contract import Manifest
+from curate.manifest.sources import open_manifest
 from scoring.backbones import create_backbone, published_preprocessing, size_options
 from scoring.backends import BACKENDS, TORCH
 from scoring.checkpoint import load_model, save_checkpoint

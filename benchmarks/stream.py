@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from curate.manifest import open_manifest
+from curate.manifest.sources import open_manifest
 from curate.training.recipe import recipe
 from scoring.images import Preprocessing
 from scoring.runner import select_device, select_precision

@@ -17,12 +17,9 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
 
 from curate.commands.elapsed import elapsed
-from curate.commands.filter_rules import RuleCommand
-from curate.commands.groups import OrderedCommand, grouped, plain_app, with_subcommands
-from curate.commands.methods import MethodCommand
+from curate.commands.groups import grouped, plain_app, with_subcommands
 from curate.commands.options import refuse_urls
 from curate.commands.printing import say
 from curate.version import __version__
@@ -150,39 +147,39 @@ def root(
     """Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select."""
 
 
-# Every command in help order: its name (also of its module), its heading, and the class that parses its line.
-COMMANDS: tuple[tuple[str, str, type[TyperCommand] | None], ...] = (
-    ("clean", START, None),
-    ("score", START, None),
-    ("issues", START, None),
-    ("dedup", START, OrderedCommand),
-    ("labels", START, None),
-    ("review", START, None),
-    ("split", START, OrderedCommand),
-    ("report", START, None),
-    ("export", START, None),
-    ("filter", CHOOSE, RuleCommand),
-    ("select", CHOOSE, None),
-    ("balance", CHOOSE, None),
-    ("fit", CHOOSE, None),
-    ("calibrate", CHOOSE, None),
-    ("round", CHOOSE, None),
-    ("info", LOOK, None),
-    ("sheet", LOOK, None),
-    ("retrieve", LOOK, None),
-    ("plot", LOOK, None),
-    ("merge", LOOK, None),
-    ("evaluate", MEASURE, None),
-    ("compare", MEASURE, None),
-    ("selftest", MEASURE, None),
-    ("doctor", MEASURE, None),
-    ("run", TRACE, None),
-    ("verify", TRACE, None),
-    ("explain", TRACE, None),
-    ("diff", TRACE, None),
-    ("train", TRAIN, MethodCommand),
-    ("cache", TRAIN, None),
-    ("models", TRAIN, None),
+# Every command in help order: its name (also of its module, whose PARSER, if any, parses the line) and its heading.
+COMMANDS = (
+    ("clean", START),
+    ("score", START),
+    ("issues", START),
+    ("dedup", START),
+    ("labels", START),
+    ("review", START),
+    ("split", START),
+    ("report", START),
+    ("export", START),
+    ("filter", CHOOSE),
+    ("select", CHOOSE),
+    ("balance", CHOOSE),
+    ("fit", CHOOSE),
+    ("calibrate", CHOOSE),
+    ("round", CHOOSE),
+    ("info", LOOK),
+    ("sheet", LOOK),
+    ("retrieve", LOOK),
+    ("plot", LOOK),
+    ("merge", LOOK),
+    ("evaluate", MEASURE),
+    ("compare", MEASURE),
+    ("selftest", MEASURE),
+    ("doctor", MEASURE),
+    ("run", TRACE),
+    ("verify", TRACE),
+    ("explain", TRACE),
+    ("diff", TRACE),
+    ("train", TRAIN),
+    ("cache", TRAIN),
+    ("models", TRAIN),
 )
 SUBCOMMANDS = {"review": ("plan", "verdicts"), "models": ("convert",)}  # further functions of the module
 RUN_ALONE = {"doctor", "models"}  # can be run without arguments; other commands show their help
@@ -204,7 +201,7 @@ def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer
         no_args_is_help=True,
     )
     line.callback()(root)
-    for name, heading, reader in (each for each in COMMANDS if each[0] in names):
+    for name, heading in (each for each in COMMANDS if each[0] in names):
         if name == "round":
             from curate.commands import rounds
 
@@ -214,7 +211,8 @@ def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer
             line.command(name, rich_help_panel=heading, help=words)(lambda: None)
         else:
             inner = {each: _run(name, each) for each in SUBCOMMANDS.get(name, ())}
-            cls = with_subcommands(**inner) if inner else reader
+            parser = getattr(import_module(f"curate.commands.{name}"), "PARSER", None)
+            cls = with_subcommands(**inner) if inner else parser
             line.command(name, rich_help_panel=heading, cls=cls, no_args_is_help=name not in RUN_ALONE)(_run(name))
     return line
 

@@ -14,9 +14,11 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from curate.columns import KEY, LABEL, OK, STATUS, URI
-from curate.manifest import Manifest, ReadError, open_manifest, read_uri
+from curate.manifest.contract import Manifest, ReadError
 from curate.manifest.local import local_path
+from curate.manifest.memory import read_uri
 from curate.manifest.schemes import scheme_of
+from curate.manifest.sources import open_manifest
 from curate.tables.classes import class_list
 from curate.tables.digests import key_array, key_texts, tie_breaks
 from curate.tables.images import Located, require_images

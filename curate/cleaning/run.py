@@ -31,7 +31,8 @@ from curate.columns import GONE, LABEL, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.settings import OF_ANOTHER_VERSION, settings_of_version
 from curate.exporting.table import ALIASES, FORMATS
-from curate.manifest import Manifest, SourceOptions, open_manifest
+from curate.manifest.contract import Manifest, SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.options.values import several
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, get_args, ge
 import typer
 
 from curate.commands import options
-from curate.commands.complete import OFFERED
 from curate.commands.printing import Output
 from curate.options.option import Field, Option, declared, is_required
 from curate.options.texts import ALSO
@@ -99,10 +98,11 @@ def parameter(field: Field) -> inspect.Parameter:
         named["parser"] = partial(_parsed, about.parse)
     named |= {"min": about.least, "max": about.most}
     if about.argument:
-        known = typer.Argument(autocompletion=OFFERED.get(field.name.upper()), **named)
+        known = typer.Argument(autocompletion=options.OFFERED.get(field.name.upper()), **named)
     else:
         names = (field.option, ALSO[field.option]) if field.option in ALSO and not about.alone else (field.option,)
-        known = typer.Option(*names, autocompletion=OFFERED.get(field.option) if about.offers else None, **named)
+        offered = options.OFFERED.get(field.option) if about.offers else None
+        known = typer.Option(*names, autocompletion=offered, **named)
     default = inspect.Parameter.empty if about.required or is_required(field) else field.default
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, known]

@@ -8,7 +8,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.groups import typed
+from curate.commands.groups import OrderedCommand, typed
 from curate.commands.printing import EXIT_GATE, Output, printers, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
@@ -83,6 +83,9 @@ def recall_lines(report: "RecallReport") -> list[str]:
             f"{', '.join(named)}{more}"
         )
     return lines
+
+
+PARSER = OrderedCommand
 
 
 @command_of(

@@ -1,16 +1,19 @@
 """``curate filter``: parse the rules in the order typed, apply them, print."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from curate.commands.declared import command_of
-from curate.commands.groups import typed
-from curate.commands.printing import Output, emit, printers, say_files
+from curate.commands.declared import command_of, parameter
+from curate.commands.groups import OrderedCommand, typed
+from curate.commands.printing import Output, emit, printers, say, say_files
 from curate.counted import counted
-from curate.policies.filter.options import FilterOptions, FilterRequest
+from curate.options.option import Field
+from curate.policies.filter.options import FilterOptions, FilterRequest, with_rules
+from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from curate.policies.decided import Result
@@ -25,6 +28,65 @@ WHY = {
     "just dropped": "would drop, nearest to the cut",
     "just kept": "would keep, nearest to the cut",
 }
+
+
+class RuleCommand(OrderedCommand):
+    """A command that also has the options of rules; rules of other packages are imported on demand."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        self._params: list[Any] = []
+        self._is_complete = True
+        super().__init__(*args, **named)
+        self._is_complete = False
+
+    @property
+    def params(self) -> list[Any]:
+        """Return the parameters; InputError for a package whose rule uses a name twice."""
+        if not self._is_complete:
+            from curate.policies.filter.table import OF_RULES, RULES
+
+            added = RULES.added()
+            with_rules(OF_RULES | added)  # raises for a taken name
+            of_rules = [index for index, each in enumerate(self._params) if each.name.replace("_", "-") in OF_RULES]
+            self._params[of_rules[-1] + 1 : of_rules[-1] + 1] = [_option(*each) for each in added.items()]
+            self._is_complete = True
+        return self._params
+
+    @params.setter
+    def params(self, params: list[Any]) -> None:
+        self._params = params
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **named: Any) -> Any:
+        """Parse a line; a package whose rule cannot be used, or clashes, ends it with one message."""
+        from curate.policies.filter.table import RULES
+
+        try:
+            _ = self.params
+            flags = {word.partition("=")[0] for word in args}
+            for name, error in RULES.broken().items():
+                if f"--{name}" in flags:
+                    raise error
+        except InputError as error:
+            say(f"error: {error}")
+            raise typer.Exit(1) from None
+        return super().make_context(info_name, args, *more, **named)
+
+
+def _option(name: str, kind: Any) -> Any:
+    """Return the option of a rule, whose values come from the order of the line."""
+    field = Field(name.replace("-", "_"), kind.__origin__, None, kind.__metadata__[0])
+
+    def command(**values: Any) -> None: ...
+
+    command.__dict__["__signature__"] = inspect.Signature([parameter(field)])
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    param = next(each for each in typer.main.get_command(app).params if each.name == field.name)
+    param.expose_value = False
+    return param
+
+
+PARSER = RuleCommand
 
 
 @command_of(FilterOptions)

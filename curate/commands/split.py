@@ -7,7 +7,7 @@ import typer
 
 from curate.commands.declared import command_of
 from curate.commands.dedup import Threshold
-from curate.commands.groups import typed
+from curate.commands.groups import OrderedCommand, typed
 from curate.commands.printing import Output, printers, say_files
 from curate.counted import counted
 from curate.policies.split.options import SplitOptions
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from curate.policies.split.policy import SplitResult
 
 N_STRATA = 20  # rows shown by a dry run
+
+
+PARSER = OrderedCommand
 
 
 @command_of(SplitOptions, threshold="finder")

@@ -9,9 +9,12 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
+from curate.commands.methods import MethodCommand
 from curate.commands.printing import Output, emit, say_next
 from curate.commands.progress import TrainBar
 from curate.training.options import TrainOptions
+
+PARSER = MethodCommand
 
 
 @command_of(TrainOptions, devices="device", engine="device")

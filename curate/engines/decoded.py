@@ -15,8 +15,8 @@ import torch
 from curate.columns import OK
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Span
-from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ReadAhead
+from curate.manifest.contract import Manifest, ReadError
 from scoring.errors import InputError
 from scoring.images import DecodedImage, Preprocessing
 from scoring.images.budget import BODIES

@@ -22,9 +22,8 @@ from curate.engines.settings import PASSING, ScoreSettings, difference, refuse_d
 from curate.engines.setup import RunSetup
 from curate.engines.shard import score_schema, spans
 from curate.engines.source import other_input
-from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import Reader
+from curate.manifest.contract import Manifest, Reader, ReadError
 from curate.manifest.layout import conformed
 from curate.manifest.store_path import StorePath
 from curate.tables.images import readers_in_order

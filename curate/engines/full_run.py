@@ -34,7 +34,7 @@ from curate.engines.setup import RunSetup
 from curate.engines.source import classes_of, notes_on
 from curate.engines.store_work import work_of
 from curate.engines.white import find_white, white_notes
-from curate.manifest import Manifest
+from curate.manifest.contract import Manifest
 from curate.manifest.store_path import StorePath
 from curate.tables.classes import CLASSES
 from curate.tables.provenance import REQUEST

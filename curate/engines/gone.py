@@ -14,9 +14,8 @@ from curate.columns import OK
 from curate.counted import counted
 from curate.engines.settings import PASSING
 from curate.engines.shard import Span
-from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import Reader
+from curate.manifest.contract import Manifest, Reader, ReadError
 from curate.manifest.schemes import scheme_of
 from curate.options.values import several
 from scoring.errors import InputError

@@ -24,8 +24,9 @@ from curate.engines.settings import ScoreSettings, difference, settings_of_versi
 from curate.engines.shard import Span, score_schema, start_shard
 from curate.engines.source import ManifestRows
 from curate.engines.white import DeepImages
-from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
 from curate.manifest.ahead import ahead
+from curate.manifest.contract import Manifest, ReadError, SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.tables.images import readers_in_order
 from curate.tables.writer import TableWriter
 from curate.version import __version__

@@ -10,7 +10,7 @@ from curate.manifest.store_path import AnyPath
 
 if TYPE_CHECKING:
     from curate.engines.options import ScoreOptions
-    from curate.manifest import SourceOptions
+    from curate.manifest.contract import SourceOptions
     from curate.tables.table import Table
 
 

@@ -10,7 +10,8 @@ from curate.engines.out_path import check_out
 from curate.engines.result import ScoreRequest, ScoreResult
 from curate.engines.settings import ScoreSettings, retried
 from curate.engines.table import ENGINES, engine_of
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.manifest.store_path import StorePath, path_or_store
 from curate.options.function import callable_of
 from curate.options.values import part_of, several

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from curate.columns import LABEL
 from curate.counted import counted, listed
-from curate.manifest import Manifest, SourceOptions
 from curate.manifest.classes import missing_note
-from curate.manifest.contract import Reader, ReadError, check_range
+from curate.manifest.contract import Manifest, Reader, ReadError, SourceOptions, check_range
 from curate.manifest.folder import folder_label
 from curate.tables.classes import class_columns, lists_from_values
 from curate.tables.images import readers_in_order

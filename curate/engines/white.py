@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.engines.journal import Part
-from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import Reader
+from curate.manifest.contract import Manifest, Reader, ReadError
 from scoring.images import DecodedImage, Preprocessing, decode
 from scoring.images.budget import BODIES
 from scoring.images.deep import WHITE, may_be_deep, white_for

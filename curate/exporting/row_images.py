@@ -18,9 +18,8 @@ import pyarrow as pa
 from PIL import Image
 
 from curate.exporting.rows import Rows
-from curate.manifest import ReadError
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import CONNECTIONS
+from curate.manifest.contract import CONNECTIONS, ReadError
 from curate.manifest.local import fail, read_local
 from curate.manifest.memory import uri_reader
 from curate.tables.images import CHANGED, SHA256, Located, in_order

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.manifest.folder import SIDE_NAMES
+from curate.manifest.names import SIDE_NAMES
 from curate.tables.digests import tie_breaks
 from scoring.errors import InputError
 

@@ -16,9 +16,10 @@ from curate.engines.adding.settings import model_as_scored
 from curate.engines.settings import MADE, difference, settings_of_version
 from curate.fitting.fit import fit_table
 from curate.fitting.options import FitOptions, MergeOptions
-from curate.manifest import SourceOptions, open_manifest
 from curate.manifest.classes import CLASSES
+from curate.manifest.contract import SourceOptions
 from curate.manifest.layout import conformed
+from curate.manifest.sources import open_manifest
 from curate.manifest.store_path import path_on_disk
 from curate.options.function import callable_of
 from curate.tables.dataset import read_dataset

@@ -17,6 +17,7 @@ from curate.counted import counted
 from curate.manifest.contract import SourceOptions
 from curate.manifest.memory import MemoryManifest, version_of
 from curate.manifest.names import (
+    SIDES,
     begins_like_an_image,
     count_suffixes,
     is_image_name,
@@ -30,10 +31,6 @@ from scoring.images.sniff import HEAD
 from scoring.system import READ, read_at
 
 _BLOCK = 65536  # names kept as Python objects before they become an Arrow array
-SIDE_NAMES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val"}
-SIDE_NAMES |= {"test": "test", "testing": "test"}
-_OF_SETS = ("", "_set", "2012", "2014", "2015", "2017")  # as in training_set, and in train2017 of COCO
-SIDES = {(name + more).encode(): side for name, side in SIDE_NAMES.items() for more in _OF_SETS}
 SHARD_SUFFIXES = ("parquet", "tar")
 
 

@@ -43,6 +43,11 @@ _DECODED = {*_PHOTOS, "ppm", "pgm", "pbm", "pnm", "ico"}
 _BY_EXTRA = {"heic", "heif", "hif"}
 _NEVER_DECODED = {"jxl", "jp2", "j2k", "tga"}
 MOST_NAMED = 4  # suffixes in a message
+# Folders that are the sides of a split.
+SIDE_NAMES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val"}
+SIDE_NAMES |= {"test": "test", "testing": "test"}
+_OF_SETS = ("", "_set", "2012", "2014", "2015", "2017")  # as in training_set, and in train2017 of COCO
+SIDES = {(name + more).encode(): side for name, side in SIDE_NAMES.items() for more in _OF_SETS}
 IMAGE_SUFFIXES = frozenset(_DECODED | _BY_EXTRA | _NEVER_DECODED)
 _IMAGE_INSIDE = re.compile(
     rf".\.(?:{'|'.join(sorted(_DECODED | _BY_EXTRA))})[^a-z0-9]"

@@ -26,6 +26,15 @@ UNDER_WAY = ByteBudget(128 * PIECE)  # maximum bytes of concurrent first pieces
 _STEPS = (1 << 20, PIECE)  # steps of reserved bytes for a body of unknown size
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a store: name below the listed folder, size in bytes, and a version that changes with it."""
+
+    name: str
+    size: int
+    version: str
+
+
 def ask(request: Callable[[], T]) -> T:
     """Return the result of a request, with retries after temporary failures.
 

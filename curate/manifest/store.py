@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +14,12 @@ from curate.manifest.hub import is_hub, tree_of
 from curate.manifest.memory import MemoryManifest
 from curate.manifest.names import begins_like_an_image, is_image_name, may_be_an_image
 from curate.manifest.reach import Reach
-from curate.manifest.remote import ask, get_range, size_of, version_in
+from curate.manifest.remote import StoredFile, ask, get_range, size_of, version_in
 from curate.manifest.schemes import CHAIN, GOOGLE, file_system, scheme_of, shown
 from scoring.errors import InputError
 from scoring.images.sniff import HEAD
 
 LOOKED_AT = 10_000  # files at a time
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a store: name below the listed folder, size in bytes, and a version that changes with it."""
-
-    name: str
-    size: int
-    version: str
 
 
 def list_files(url: str, *, hidden: bool = False) -> list[StoredFile]:

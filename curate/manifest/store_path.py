@@ -16,9 +16,8 @@ from curate.manifest.failures import TakenError, failure_of, store_errors
 from curate.manifest.hub import folder_of, is_hub
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach
-from curate.manifest.remote import get, info_of, size_of, version_in
+from curate.manifest.remote import StoredFile, get, info_of, size_of, version_in
 from curate.manifest.schemes import HUB_KINDS, file_system, scheme_of, shown
-from curate.manifest.store import StoredFile
 from scoring.errors import InputError
 from scoring.file_digest import file_sha256
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.engines.settings import ScoreSettings
-from curate.manifest import ReadError
+from curate.manifest.contract import ReadError
 from curate.tables.arrays import quality_values
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table

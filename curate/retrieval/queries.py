@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, URI
-from curate.manifest import ReadError, open_manifest
+from curate.manifest.contract import ReadError
 from curate.manifest.local import read_local
+from curate.manifest.sources import open_manifest
 from curate.tables.images import SHA256
 from curate.tables.keys import keys_at, rows_with_keys
 from curate.tables.needs import EMBEDDINGS, Needs, Signal

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from curate.columns import KEY, URI
 from curate.engines.score import score
-from curate.manifest import Manifest, ReadError, SourceOptions, open_manifest
+from curate.manifest.contract import Manifest, ReadError, SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.selftests.contract import BROKEN, HOLDS, SAME, UNTRIED, Check
 from curate.tables.digests import key_array, plain, tie_breaks
 from curate.tables.images import Images, drawn_rows, readers_in_order

@@ -14,7 +14,7 @@ from curate.engines.out_path import holds_scores
 from curate.engines.score import score
 from curate.evaluation.results import CHANCE_LEVEL, NO_SCORES, QUALITY_MEASURES, Evaluation
 from curate.evaluation.run import evaluate
-from curate.manifest import SourceOptions
+from curate.manifest.contract import SourceOptions
 from curate.manifest.store_path import AnyPath, path_to_read
 from curate.options.function import callable_of
 from curate.options.values import several

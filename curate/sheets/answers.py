@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from curate.columns import KEY
-from curate.manifest import ReadError
+from curate.manifest.contract import ReadError
 from curate.retrieval.queries import image_reader
 from curate.retrieval.results import Retrieval, value
 from curate.sheets.tiles import TILE, Tile, contact_sheet, refuse_too_many, tiles

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from curate.columns import LABEL
 from curate.counted import counted
-from curate.manifest import ReadError
+from curate.manifest.contract import ReadError
 from curate.sheets.captions import plain_line
 from curate.tables.images import MOVED, Images
 from curate.tables.table import Table

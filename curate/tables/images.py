@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import KEY, STATUS, URI
-from curate.manifest import Manifest, SourceOptions, open_manifest, read_uri
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import CONNECTIONS, Reader, ReadError
-from curate.manifest.memory import uri_reader
+from curate.manifest.contract import CONNECTIONS, Manifest, Reader, ReadError, SourceOptions
+from curate.manifest.memory import read_uri, uri_reader
+from curate.manifest.sources import open_manifest
 from curate.tables.arrays import is_ok
 from curate.tables.digests import is_text, key_array, key_texts, tie_breaks
 from curate.tables.keys import places

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.columns import KEY, URI
-from curate.manifest.folder import SIDES
+from curate.manifest.names import SIDES
 from curate.manifest.schemes import scheme_of
 from curate.tables.digests import is_text, plain
 from scoring.file_digest import file_sha256

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.manifest.contract import NotedOptions
 from curate.manifest.store_path import AnyPath
-from curate.statistics.calibrators import outside_by_chance
 from curate.tables.batches import named_errors, open_parquet
 from curate.tables.table import Table, noted_in
 from scoring.errors import InputError
@@ -249,3 +248,23 @@ def fitted_range(table: Table) -> FittedRange | None:
         raise InputError(
             f"{table.path} has metadata of a calibration that is invalid ({error}); apply it again"
         ) from None
+
+
+def outside_by_chance(n: int, others: int, outside: int) -> float:
+    """Return the probability that at least ``outside`` new rows of the same distribution leave the range of ``n``.
+
+    The share of a distribution beyond the range of n rows has a Beta(2, n - 1) distribution without ties, so the number
+    of ``others`` outside is beta-binomial. Ties make the result conservative. n >= 2.
+
+    >>> round(outside_by_chance(2, 1, 1), 4)  # the third of three is the middle one in a third of all orders
+    0.6667
+    """
+    if n < 2 or not 0 <= outside <= others:
+        raise ValueError(f"expected n >= 2 and 0 <= outside <= others, got {n}, {outside}, {others}")
+    if not outside:
+        return 1.0
+    from scipy.special import betaln  # type: ignore[import-untyped]
+
+    k = np.arange(outside)  # fewer
+    choices = -np.log(others + 1) - betaln(others - k + 1, k + 1)
+    return float(max(0.0, 1 - np.exp(choices + betaln(k + 2, others - k + n - 1) - betaln(2, n - 1)).sum()))

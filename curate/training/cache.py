@@ -10,7 +10,7 @@ from curate.training.options import CacheOptions
 
 if TYPE_CHECKING:
     from curate.engines.gone import WatchedReaders
-    from curate.manifest import Manifest
+    from curate.manifest.contract import Manifest
     from scoring.model import ScoringModel
     from trainers.extract import CacheRecipe
     from trainers.start import Start

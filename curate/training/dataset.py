@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from curate.manifest import Manifest
+    from curate.manifest.contract import Manifest
     from scoring.images import Preprocessing
     from scoring.marks import Marks
     from trainers.cache import CachedFeatures
@@ -40,7 +40,8 @@ def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
         typed: options; ``key``, ``path_column``, ``image_column``, ``root``, ``label_from_folder`` and ``limit`` are
             used, with defaults if missing.
     """
-    from curate.manifest import SourceOptions, open_manifest
+    from curate.manifest.contract import SourceOptions
+    from curate.manifest.sources import open_manifest
 
     options = SourceOptions(**{name: typed[name] for name in READING if name in typed})
     return open_manifest(data[0] if len(data) == 1 else list(data), options)

@@ -11,9 +11,8 @@ from typing import IO
 import numpy as np
 from torch import Tensor
 
-from curate.manifest import Manifest, Reader, ReadError
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import HeldReader
+from curate.manifest.contract import HeldReader, Manifest, Reader, ReadError
 from curate.tables.images import readers_in_order
 from scoring.atomic import place_errors
 from scoring.images.budget import BODIES

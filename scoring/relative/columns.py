@@ -10,6 +10,7 @@ FITTED, LOCAL = "unc_fitted", "unc_local"
 COPIES, CLUSTER, UNLIKE = "copies", "cluster", "unlike_group"
 CLASS = "unc_class"  # only with labels
 LESS = "less certain"
+USABLE = 0.5  # largest unc_fitted and unc_local of an image that is not junk
 FEW_ROWS = 50  # images; a fit to fewer gives a warning
 PER_IMAGE: Mapping[str, Column] = {  # columns that a fitted model computes for any image
     JUNK: Column(

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.errors import InputError
-from scoring.relative.columns import FITTED, LOCAL
+from scoring.relative.columns import FITTED, LOCAL, USABLE
 from scoring.relative.learn import learn, weighed
 from scoring.relative.model import NO_NEAR, DatasetFit, FittedScores, LaidOutRows, laid_out, stored
 from scoring.relative.neighbours import EXACT_ROWS
 from scoring.relative.propagated import OTHER, KnownLabels, Propagated
-from scoring.relative.rule import PICTURE
 from scoring.relative.signals import ALONE
 from scoring.relative.space import centred, mean_of
 from scoring.relative.unlike import cluster_centres, directions_of, fine_clusters
@@ -41,7 +40,7 @@ def tournament_ranks(
     Returns:
         Shape (N,): equally spaced in [0, .5] for usable images; ``fitted`` for junk.
     """
-    image = np.flatnonzero(~(fitted > PICTURE))
+    image = np.flatnonzero(~(fitted > USABLE))
     line = image[similarity_order(units[image], seed=seed)]
     order = []
     while len(line) > 1:
@@ -52,7 +51,7 @@ def tournament_ranks(
         line = line[rounds == 0]
     dropped = np.concatenate([*order, line])
     out = np.array(fitted, np.float32)
-    out[dropped] = PICTURE * (1 - (np.arange(len(dropped)) + 0.5) / max(len(dropped), 1))
+    out[dropped] = USABLE * (1 - (np.arange(len(dropped)) + 0.5) / max(len(dropped), 1))
     return out
 
 

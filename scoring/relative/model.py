@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE
+from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE, USABLE
 from scoring.relative.junk.classifier import JunkClassifier, probability_of
 from scoring.relative.junk.features import JunkInputs
 from scoring.relative.neighbours import Near, near_in, near_to
 from scoring.relative.propagated import OTHER, Learned, Propagated
-from scoring.relative.rule import PICTURE, WEIGHTS, combined, composed, lifted
+from scoring.relative.rule import WEIGHTS, combined, composed, lifted
 from scoring.relative.signals import CLOSE, SIGNALS, RowPlaces, RowsAmongOthers
 from scoring.relative.space import BLOCK, Centred, centred, unit
 from scoring.relative.unlike import Centroids, group_numbers, labels_of
@@ -48,9 +48,9 @@ def among_neighbours(fitted: NDArray[np.floating], near: Near, of_others: NDArra
     """
     index, exists = near.index[:, :CLOSE].clip(0), near.exists[:, :CLOSE]
     clearer = ((of_others[index] < np.asarray(fitted)[:, None]) & exists).sum(1)
-    position = np.clip(np.asarray(fitted, np.float64) / PICTURE, 0, 1)
+    position = np.clip(np.asarray(fitted, np.float64) / USABLE, 0, 1)
     standing = (clearer + position) / (exists.sum(1) + 1)
-    return np.where(fitted > PICTURE, fitted, standing * PICTURE).astype(np.float32)
+    return np.where(fitted > USABLE, fitted, standing * USABLE).astype(np.float32)
 
 
 def quantiles_of(values: NDArray) -> NDArray[np.float32]:

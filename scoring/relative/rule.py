@@ -5,13 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.relative.columns import USABLE
+
 Floats = NDArray[np.float64]
 
 # Equal weights of the signals: weights fitted on six development sets were no better on the seventh.
 WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}
 # Weights with labels, which separate kinds better than clusters do.
 PROPAGATED_WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.5, "unshared": 1.0, "disagreement": 0.5}
-PICTURE = 0.5  # largest score of a row that is not junk
 WORSE_BY, BY_ODDS = 0.05, 2.0  # largest increase of a corrupted version over its original; scale in log odds
 SUSPECT = -2.2  # log odds of junk (a probability of 0.1) below which differences are due to content, not quality
 
@@ -35,7 +36,7 @@ def composed(junk: NDArray[np.floating], ambiguity: Floats) -> Floats:
     >>> composed(np.array([0.0, 0.5, 0.9]), np.array([0.2, 1.0, 0.1])).round(2).tolist()
     [0.1, 0.5, 0.9]
     """
-    return np.where(junk > PICTURE, junk, PICTURE * ambiguity)
+    return np.where(junk > USABLE, junk, USABLE * ambiguity)
 
 
 def lifted(

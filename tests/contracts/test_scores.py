@@ -13,7 +13,7 @@ from PIL import Image
 from scipy.stats import spearmanr
 
 from curate.engines.score import score
-from curate.manifest import SourceOptions
+from curate.manifest.contract import SourceOptions
 from curate.selftests.contract import COPIES, HOLDS, WORSE
 from curate.selftests.invariance import FEWEST, WAYS, of_source, unchanged
 from curate.selftests.run import selftest

@@ -144,7 +144,7 @@ def test_score_has_the_defaults_of_the_parts_that_read_and_score():
 
     from curate.engines.contract import Cluster
     from curate.engines.settings import ScoreSettings
-    from curate.manifest import SourceOptions
+    from curate.manifest.contract import SourceOptions
 
     called = inspect.signature(curate.score).parameters
     parts = {field.name: field.default for each in (SourceOptions, ScoreSettings, Cluster) for field in fields(each)}

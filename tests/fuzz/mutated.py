@@ -26,7 +26,8 @@ from PIL import Image
 
 from curate.fitting.fit import fit
 from curate.lineage.verify import verify
-from curate.manifest import ReadError, SourceOptions, open_manifest
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.policies.dedup.policy import dedup
 from curate.policies.filter.policy import filter as filter_rows
 from curate.policies.labels.policy import labels

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from curate.engines.journal import append_line, journal_lines
 from curate.exporting import coco, csv_file, label_studio
 from curate.exporting.labels import ExpectedRows
-from curate.manifest import open_manifest
 from curate.manifest.places import find_place
+from curate.manifest.sources import open_manifest
 from curate.manifest.tar_index import Contents, members
 from curate.pipeline.file import read_pipeline
 from curate.policies.balance.amounts import target_of

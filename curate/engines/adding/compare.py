@@ -14,9 +14,8 @@ from curate.columns import GONE, KEY, MTIME, N_BYTES, OK, STATUS, URI
 from curate.counted import counted
 from curate.engines.finished import changed_rows
 from curate.engines.setup import RunSetup
-from curate.manifest import Manifest, ReadError
 from curate.manifest.ahead import ahead
-from curate.manifest.contract import Reader
+from curate.manifest.contract import Manifest, Reader, ReadError
 from curate.tables.images import readers_in_order
 from curate.tables.keys import check_unique, key_hashes
 from curate.tables.needs import SHA256

@@ -12,7 +12,7 @@ from curate.columns import CUSTOM as NOT_OURS
 from curate.columns import ERROR, FRAMES, GONE, KEY, MTIME, N_BYTES, STATUS, URI, describe
 from curate.engines.adding.compare import UNKNOWN, Comparison, as_stored, wider
 from curate.engines.source import ManifestRows
-from curate.manifest import Manifest
+from curate.manifest.contract import Manifest
 from curate.tables.needs import SHA256
 from curate.tables.table import Table
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from curate.columns import LABEL
 from curate.engines.settings import MADE, OF_ANOTHER_VERSION, ScoreSettings, difference
-from curate.manifest import SourceOptions
+from curate.manifest.contract import SourceOptions
 from curate.manifest.schemes import scheme_of
 from curate.tables.provenance import READ_AGAIN, REQUEST
 from curate.tables.table import Table

@@ -17,8 +17,7 @@ from curate.tables.amount import Amount
 from curate.tables.needs import amount_column, default_column
 from curate.tables.rows import Rows
 from scoring.arrays import Floats, Ints, Mask
-from scoring.relative.columns import CLUSTER, FITTED, LOCAL
-from scoring.relative.rule import PICTURE
+from scoring.relative.columns import CLUSTER, FITTED, LOCAL, USABLE
 
 SHOWN = {"label": "class", "cluster": "cluster"}
 MOST = Fraction(5, 4)  # largest share that a class may lose, relative to the average
@@ -252,7 +251,7 @@ class AmountRule(ScoreRule):
         competing = inside & valid
         if self.even is not None:
             of_rows, is_relative = table_rows.groups[self.even], self.column in (FITTED, LOCAL)
-            junk = values > PICTURE if is_relative else np.zeros(len(values), bool)
+            junk = values > USABLE if is_relative else np.zeros(len(values), bool)
             is_cluster = self.even == CLUSTER
             most, certain = MOST_OF_CLUSTER if is_cluster else MOST, junk & (values > CERTAIN) & is_cluster
             by = Groups(self.even, of_rows.codes[rows], of_rows.names, junk, most, certain)

@@ -9,7 +9,9 @@ from functools import lru_cache, partial
 from xml.sax.saxutils import escape
 
 from curate.columns import KEY, URI
-from curate.manifest import ReadError, open_manifest, read_uri
+from curate.manifest.contract import ReadError
+from curate.manifest.memory import read_uri
+from curate.manifest.sources import open_manifest
 from curate.reporting.thumbs import SIDE, TYPE, thumbnail
 from curate.tables.digests import key_bytes, tie_breaks
 from curate.tables.images import SHA256, source_hashes

@@ -349,7 +349,7 @@ def test_a_mistake_ends_in_one_line_with_exit_1_and_no_checkpoint(photos, tmp_pa
 def test_an_output_that_cannot_be_is_refused_before_any_image_is_read(photos, tmp_path, monkeypatch, out, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there.safetensors").write_text("precious")
-    monkeypatch.setattr("curate.manifest.open_manifest", functools.partial(pytest.fail, "it was read"))
+    monkeypatch.setattr("curate.manifest.sources.open_manifest", functools.partial(pytest.fail, "it was read"))
     result = run("train", "visimsiam", photos, "-o", out, *TINY)
     assert result.exit_code == 1
     assert result.stderr.count("\n") == 1

@@ -34,6 +34,27 @@ for line in sys.argv[1:]:
         heavy = ("torch", "pandas", "sklearn", "openTSNE")
         print("ran", sys.argv[1], stop.code, *(name for name in heavy if name in sys.modules))
 """
+MODULES, FILES = 89, 47  # that a filter imports, and with a function that it calls; only ever lowered
+ENTERED = """
+import sys
+depth, entered = 0, set()
+
+def profile(frame, event, argument):
+    global depth
+    if frame.f_code.co_name == "<module>":
+        depth += (event == "call") - (event == "return")
+    elif event == "call" and not depth and frame.f_code.co_flags & 1:  # a function, after its module was imported
+        entered.add(frame.f_globals.get("__name__") or "")
+
+from curate.cli import main
+sys.setprofile(profile)
+try:
+    main()
+except SystemExit:
+    sys.setprofile(None)
+    for names in (sys.modules, entered):
+        print("own", *sorted(name for name in names if name.split(".")[0] in ("curate", "scoring", "trainers")))
+"""
 FIRST_LINE = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -93,6 +114,11 @@ def test_filter_and_info_import_no_torch_scipy_pandas_or_other_commands(tmp_path
     )
     assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
     assert (tmp_path / "kept.parquet").exists()
+    line = ("filter", tmp_path / "s.parquet", "--keep-top", "80%", "-o", tmp_path / "other.parquet")
+    modules, files = (set(line.split()[1:]) for line in run(ENTERED, *line).stdout.splitlines() if line[:4] == "own ")
+    assert {"curate.commands.filter", "curate.tables.writer"} < files < modules
+    assert len(modules) <= MODULES
+    assert len(files) <= FILES
     done = run(RUN.format(heavy=heavy), "info", tmp_path / "kept.parquet")
     assert done.stdout.splitlines()[-1] == "exit 0", done.stderr
 

@@ -14,7 +14,7 @@ from curate.engines.run import ScoreRun
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.engines.table import WHERE
-from curate.manifest import SourceOptions
+from curate.manifest.contract import SourceOptions
 from curate.options.option import declared
 from curate.tables.table import open_table
 from scoring.errors import InputError

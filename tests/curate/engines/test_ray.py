@@ -22,7 +22,7 @@ from curate.engines.run import ScoreRun
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings
 from curate.engines.shard import Span
-from curate.manifest import SourceOptions
+from curate.manifest.contract import SourceOptions
 from curate.manifest.reach import VARIABLE
 from scoring.errors import InputError
 

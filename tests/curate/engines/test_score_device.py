@@ -16,7 +16,8 @@ from curate.engines.job import open_all
 from curate.engines.score import score
 from curate.engines.settings import ScoreSettings, refuse_difference
 from curate.engines.shard import Span, start_shard
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images.budget import BODIES

@@ -10,7 +10,9 @@ from curate.engines.gone import Watch, folder_of
 from curate.engines.journal import WorkFolder, part_path
 from curate.engines.score import score
 from curate.engines.shard import Span
-from curate.manifest import ReadError, SourceOptions, open_manifest, remote
+from curate.manifest import remote
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 N, SHARD = 8, 4

@@ -14,7 +14,8 @@ from curate.engines import white
 from curate.engines.journal import Part
 from curate.engines.score import score
 from curate.engines.white import FEWEST, find_white, white_notes
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.reporting.thumbs import thumbnails
 from curate.retrieval.images import scorer_of
 from curate.sheets.tiles import tiles

@@ -153,7 +153,7 @@ def test_rows_that_nothing_lists_the_classes_of_are_numbered_with_a_caution(work
 
 
 def test_names_of_hugging_face_come_along_and_are_written_again(workdir, hub):
-    from curate.manifest import open_manifest
+    from curate.manifest.sources import open_manifest
 
     result = curate.export("val.parquet", "hf", to="hf")
     assert result.to == "huggingface"

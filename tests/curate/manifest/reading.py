@@ -1,6 +1,6 @@
 """What the tests of every source ask of a manifest."""
 
-from curate.manifest import ReadError
+from curate.manifest.contract import ReadError
 
 
 def keys(manifest):

@@ -8,10 +8,12 @@ import pytest
 from packed import a_parquet, a_tar
 from reading import keys, outcomes, read_all
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
+from curate.manifest import remote
 from curate.manifest.ahead import ALL_DENIED, ReadAhead, ahead
-from curate.manifest.contract import RemoteReader
+from curate.manifest.contract import ReadError, RemoteReader, SourceOptions
 from curate.manifest.failures import CredentialsError
+from curate.manifest.memory import read_uri
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 

@@ -8,9 +8,12 @@ import pytest
 from packed import a_parquet, a_tar
 from reading import keys, outcomes, read_all
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote, schemes
+from curate.manifest import remote, schemes
 from curate.manifest.ahead import ALL_DENIED, ahead
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.memory import read_uri
 from curate.manifest.reach import VARIABLE
+from curate.manifest.sources import open_manifest
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

@@ -11,8 +11,11 @@ from buckets import Server, proxy
 from packed import a_parquet, a_tar
 from reading import outcomes
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote, schemes
+from curate.manifest import remote, schemes
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.memory import read_uri
 from curate.manifest.reach import VARIABLE
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 pytest.importorskip("aiohttp", reason="the http extra is not installed")

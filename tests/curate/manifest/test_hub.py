@@ -11,10 +11,13 @@ from packed import a_parquet, a_tar
 from reading import keys, outcomes, read_all
 from runs import run_again
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
+from curate.manifest import remote
 from curate.manifest.ahead import ahead
+from curate.manifest.contract import ReadError, SourceOptions
 from curate.manifest.failures import CredentialsError
+from curate.manifest.memory import read_uri
 from curate.manifest.reach import VARIABLE
+from curate.manifest.sources import open_manifest
 from curate.tables.table import open_table
 from scoring.errors import InputError
 

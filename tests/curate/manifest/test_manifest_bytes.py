@@ -10,7 +10,9 @@ from packed import a_tar
 from PIL import Image
 from reading import keys, outcomes
 
-from curate.manifest import SourceOptions, open_manifest, read_uri
+from curate.manifest.contract import SourceOptions
+from curate.manifest.memory import read_uri
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 from scoring.images.sniff import HEAD
 

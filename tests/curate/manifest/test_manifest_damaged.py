@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.manifest import ReadError, footers, open_manifest
+from curate.manifest import footers
+from curate.manifest.contract import ReadError
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from reading import keys, outcomes
 
-from curate.manifest import SourceOptions, open_manifest, read_uri
+from curate.manifest.contract import SourceOptions
+from curate.manifest.memory import read_uri
 from curate.manifest.names import key_of
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 

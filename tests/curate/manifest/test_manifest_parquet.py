@@ -10,10 +10,11 @@ import pytest
 from reading import keys, read_all
 from small_parquet import images, payload, write
 
-from curate.manifest import SourceOptions, open_manifest
 from curate.manifest import parquet_stream as stream
+from curate.manifest.contract import SourceOptions
 from curate.manifest.layout import find_layout
 from curate.manifest.places import find_place
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from reading import keys, outcomes
 
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
 from curate.manifest.keys import UniqueCheck
+from curate.manifest.sources import open_manifest
 from curate.manifest.text_tables import read_csv, read_jsonl
 from scoring.errors import InputError
 

@@ -8,7 +8,9 @@ import tarfile
 import pytest
 from reading import outcomes
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.memory import read_uri
+from curate.manifest.sources import open_manifest
 from curate.manifest.tar import _value
 from scoring.errors import InputError
 

@@ -14,7 +14,10 @@ import pytest
 from buckets import Server
 from reading import outcomes
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
+from curate.manifest import remote
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.memory import read_uri
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError, MissingExtraError
 
 

@@ -14,11 +14,13 @@ from buckets import Server
 from reading import read_all
 from test_http_faults import Handler, answer
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote, schemes
+from curate.manifest import remote, schemes
 from curate.manifest.ahead import ReadAhead, ahead
-from curate.manifest.contract import MAX_FILE_BYTES, RemoteReader
+from curate.manifest.contract import MAX_FILE_BYTES, ReadError, RemoteReader, SourceOptions
+from curate.manifest.memory import read_uri
 from curate.manifest.places import find_place
 from curate.manifest.reach import VARIABLE, Reach
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 from scoring.images import budget
 from scoring.images.budget import BODIES, ByteBudget, NeedsMemory
@@ -339,7 +341,8 @@ def test_the_budget_of_a_process_is_that_of_one_image():
 PEAK = """
 import resource, sys
 from concurrent.futures import ThreadPoolExecutor
-from curate.manifest import ReadError, open_manifest
+from curate.manifest.contract import ReadError
+from curate.manifest.sources import open_manifest
 from curate.manifest.ahead import ahead
 from scoring.images.budget import BODIES
 

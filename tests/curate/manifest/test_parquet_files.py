@@ -4,7 +4,8 @@ import pytest
 from reading import keys, read_all
 from small_parquet import images, write
 
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 

@@ -10,8 +10,11 @@ import pytest
 from buckets import Server
 from reading import outcomes
 
-from curate.manifest import ReadError, SourceOptions, open_manifest, read_uri, remote
+from curate.manifest import remote
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.memory import read_uri
 from curate.manifest.reach import VARIABLE, Reach, is_public, reach_of
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 pytest.importorskip("aiohttp", reason="the http extra is not installed")

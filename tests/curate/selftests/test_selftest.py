@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from curate.cli import app
 from curate.engines.score import score
-from curate.manifest import SourceOptions
+from curate.manifest.contract import SourceOptions
 from curate.selftests import corruption, invariance
 from curate.selftests.contract import BROKEN, HOLDS, UNSURE, UNTRIED
 from curate.selftests.invariance import WAYS, Way, of_source, of_table, unchanged

@@ -10,7 +10,8 @@ from sklearn.isotonic import IsotonicRegression
 
 from curate.columns import ERROR_COLUMNS
 from curate.statistics.calibration import EqualMass, calibrated
-from curate.statistics.calibrators import CALIBRATORS, Isotonic, Logistic, cross_fitted, outside_by_chance
+from curate.statistics.calibrators import CALIBRATORS, Isotonic, Logistic, cross_fitted
+from curate.tables.provenance import outside_by_chance
 
 
 def drawn(seed, n, decimals=8, slope=2.0):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import curate
-from curate.manifest import open_manifest
+from curate.manifest.sources import open_manifest
 from curate.tables.classes import CLASSES, MOST_CLASSES, class_columns, lists_from_values, lists_of, read_classes
 from curate.tables.table import open_table
 from scoring.errors import InputError

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.manifest import ReadError
+from curate.manifest.contract import ReadError
 from curate.tables.images import Images, images_by_key
 from curate.tables.table import open_table
 from curate.tables.writer import TableWriter

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import curate
-from curate.manifest import ReadError
+from curate.manifest.contract import ReadError
 from curate.reporting.served.images import RowImages
 from curate.tables.images import Images
 from curate.tables.table import open_table

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import curate
 from curate.cli import app
 from curate.engines.score import score
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.tables.signatures import SIGNATURE_TYPE, signature_array, signature_matrix, stored_matrix
 from curate.tables.table import open_table
 from scoring.errors import InputError

@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from curate.manifest import SourceOptions, open_manifest
+from curate.manifest.contract import SourceOptions
+from curate.manifest.sources import open_manifest
 from curate.training.dataset import class_column, label_column
 from scoring.errors import InputError
 

@@ -6,8 +6,9 @@ from PIL import Image
 import curate
 from curate.engines import gone
 from curate.engines.gone import WatchedReaders
-from curate.manifest import ReadError, SourceOptions, open_manifest
 from curate.manifest.ahead import ahead
+from curate.manifest.contract import ReadError, SourceOptions
+from curate.manifest.sources import open_manifest
 from scoring.errors import InputError
 
 N = 40

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import curate
 import trainers.data
-from curate.manifest import open_manifest
+from curate.manifest.sources import open_manifest
 from curate.training import stream
 from curate.training.stream import stream_readers
 from scoring.cards import read_header
