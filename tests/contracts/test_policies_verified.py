@@ -62,7 +62,7 @@ def test_verify_names_rows_that_were_edited(policy, scores, tmp_path):
     pq.write_table(kept.slice(0, kept.num_rows - 1), result.subset)
     assert f"{last}: kept, but not in the subset" in lines_of(verify(result.receipt))["different"]
     pq.write_table(pa.concat_tables([kept, kept.slice(kept.num_rows - 1)]), result.subset)
-    assert "the subset holds some rows more than once" in lines_of(verify(result.receipt))["notes"]
+    assert "more than once" in str(lines_of(verify(result.receipt))["notes"])
     pq.write_table(kept, result.subset)
     flipped = ["drop" if key == last else decision for key, decision in decided(result.decisions).items()]
     pq.write_table(decisions.set_column(1, decisions.schema.field(1), pa.array(flipped)), result.decisions)
@@ -79,7 +79,7 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
     fewer = pq.read_table(scores).filter(pa.array([each != key for each in columns_of()["key"].to_pylist()]))
     again = verify(result.receipt, write(tmp_path / "fewer.parquet", fewer))
     assert f"{key}: decided then, but no longer in the input" in lines_of(again)["different"]
-    assert any("the input has changed since it was read" in note for note in lines_of(again)["notes"])
+    assert any("input has changed" in note for note in lines_of(again)["notes"])
 
 
 @pytest.mark.parametrize(

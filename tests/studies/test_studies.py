@@ -80,7 +80,7 @@ def test_advice_names_the_best_what_is_alike_and_what_does_harm():
     }
     low, high, harm, default = results.advice(by_name)
     assert low.startswith("- To 100 labels `herding` is best, +15.")
-    assert "within the interval of it: auto" in low
+    assert "interval of it: auto" in low
     assert high.startswith("- Beyond `margin` is best, +10.0 ±0.0 points over random; nothing")
     assert harm == "- Below random by more than the interval somewhere: `margin` (-10.0 ±0.0 at 100)."
     assert default == "- `auto` beats random by more than the interval at 10, 100, and loses by more than it at none."

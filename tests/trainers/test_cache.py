@@ -123,7 +123,7 @@ def test_pixels_that_do_not_fit_are_decoded_anew_and_give_the_same_bytes(made, m
     monkeypatch.setattr(extract, "BLOCK", 8)  # and in several blocks
     said = []
     make(tmp_path / "f", model, files, announce=said.append)
-    assert "decoded again for each epoch" in said[0]
+    assert "decoded again" in said[0]
     for at in range(3):
         ours = torch.from_numpy(np.stack(pq.read_table(tmp_path / "f" / epoch_name(at)).column("features").to_pylist()))
         assert torch.equal(ours.half(), open_cache(made).epoch(at))

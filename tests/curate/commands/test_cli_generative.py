@@ -108,4 +108,4 @@ def test_a_decoder_that_memory_does_not_hold_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("scoring.posterior.Decoder", no_memory)
     done = run("train", "vae", "photos", "-o", tmp_path / "m.safetensors", *SMALL)
     assert done.exit_code == 1
-    assert "memory ran out for the modules of vae with latent_dim=64, channels=256" in done.stderr
+    assert "vae with latent_dim=64" in done.stderr

@@ -72,7 +72,7 @@ def test_an_installation_without_models_says_so(monkeypatch):
     result = run("models")
     assert result.exit_code == 0
     assert result.stdout == ""
-    assert "no model ships with this installation" in result.stderr
+    assert "no model ships" in result.stderr
     assert json.loads(run("models", "--json").stdout) == {}
 
 
@@ -148,7 +148,7 @@ def test_strangers_weights_convert_and_then_score_and_carry_heads(tmp_path):
 def test_the_help_of_convert_is_its_own_and_bad_usage_is_exit_2(tmp_path):
     result = run("models", "convert", "--help")
     assert result.exit_code == 0
-    assert "Usage: curate models convert [OPTIONS] {file}" in result.output.replace("root", "curate")
+    assert "curate models convert [OPTIONS]" in result.output.replace("root", "curate")
     assert "curate models convert vit_base_uncertainty.pth.tar" in result.output
     assert run("models", "convert").exit_code == 2
     wrong = run("models", "convert", "x.pth", "-o", tmp_path / "o.safetensors", "--no-such-option")

@@ -40,7 +40,7 @@ def test_a_difference_names_the_row_and_both_values(fact, text):
 
 def test_a_digest_is_shown_by_its_first_sixteen_digits():
     said = finding_words(Finding("other digest", "t.parquet", "0123456789abcdef" * 4, "f" * 64))
-    assert "its digest is 0123456789abcdef..., expected ffffffffffffffff..." in said
+    assert "expected ffffffffffffffff" in said
 
 
 def test_advice_says_what_it_saw_or_how_many_models_it_needs():

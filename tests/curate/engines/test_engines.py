@@ -128,7 +128,7 @@ def test_an_engine_from_outside_is_in_the_command_and_its_help(folder, full_tabl
     wrong = CliRunner().invoke(app, [*args, "--engine", "crosed"])
     assert wrong.exit_code == 1
     assert wrong.stderr.count("\n") == 1
-    assert "unknown engine 'crosed'; did you mean 'crossed'?" in wrong.stderr
+    assert "did you mean 'crossed'" in wrong.stderr
 
 
 def test_an_input_that_differs_where_a_span_is_scored_is_refused_by_name(folder, tiny_checkpoint, tmp_path):

@@ -155,7 +155,7 @@ def test_the_verdict_refuses_no_score_by_a_handful_of_errors(tmp_path):
     result = evaluate(path, label="label", **QUICK)
     assert result.caveats.few["linear"] == (1, 79)
     assert "cannot be determined" in result.verdict()[0]
-    assert any("linear" in note and "1 and right on 79" in note for note in result.notes())
+    assert any("linear" in note and "right on 79" in note for note in result.notes())
 
 
 def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table):
@@ -221,7 +221,7 @@ def test_labels_of_a_file_are_joined_by_key(tmp_path, table):
     votes = evaluate(table, labelled=tmp_path / "v.parquet", votes="votes", **QUICK)
     assert measure(votes, "Spearman, votes").n == 100
     assert votes.caveats.without_votes == 20
-    assert any("20 of 120 rows have no votes" in note for note in votes.notes())
+    assert any("20 of 120 rows" in note for note in votes.notes())
 
 
 def test_without_embeddings_what_needs_none_still_runs_and_the_rest_says_why(tmp_path):
@@ -351,7 +351,7 @@ def test_the_printed_table_has_a_row_a_measure_and_a_sentence_for_each(table, mo
     result = run(table, "--label", "label", "--repeats", 20)
     assert "R-AUROC ↑" in result.stdout
     assert "higher is better" in result.stdout
-    assert "embeddings are stored at unit length" in result.stdout
+    assert "at unit length" in result.stdout
     assert all(words in result.stderr for words in ("neighbours and linear classifiers of 120 rows", "--sample"))
     assert run(table, "--label", "label", "--repeats", 20, "--quiet").stderr == ""
 
@@ -396,5 +396,5 @@ def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
 def test_a_class_too_large_to_rank_has_no_average_precision_and_says_why(table, monkeypatch):
     monkeypatch.setattr("curate.evaluation.ranked.MOST_RANKED", 1000)
     evaluation = evaluate(table, label="label", **QUICK)
-    assert "would take minutes; measure fewer rows (--sample)" in measure(evaluation, "mAP@R").missing
+    assert "(--sample)" in measure(evaluation, "mAP@R").missing
     assert measure(evaluation, "Recall@4").values

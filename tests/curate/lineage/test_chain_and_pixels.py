@@ -92,7 +92,7 @@ def test_a_receipt_that_is_its_own_input_ends(made):
 def test_an_amount_of_images_that_makes_no_sense_is_one_line(made, amount):
     result = run("verify", made[2].receipt, "--pixels", amount)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "--pixels takes all, or a number of rows" in result.stderr
+    assert "--pixels takes all" in result.stderr
 
 
 def test_what_is_for_subsets_is_refused_of_others(made, monkeypatch):
@@ -104,6 +104,6 @@ def test_what_is_for_subsets_is_refused_of_others(made, monkeypatch):
     assert run("run", "curate.toml").exit_code == 0
     assert run("verify", "curated").exit_code == 0
     refused = run("verify", "curated", "--chain")
-    assert (refused.exit_code, "expected no --chain with a pipeline" in refused.stderr) == (1, True)
-    assert "--source is only used with --pixels" in run("verify", "best.receipt.json", "--source", "x").stderr
+    assert (refused.exit_code, "no --chain" in refused.stderr) == (1, True)
+    assert "with --pixels" in run("verify", "best.receipt.json", "--source", "x").stderr
     shutil.rmtree(folder / "curated")

@@ -196,8 +196,8 @@ def test_verdicts_of_another_table_are_refused_and_those_on_images_that_are_gone
     result = curate.filter(other, None, verdicts=verdicts(table), dry_run=True)
     assert result.dropped == GREY - 2
     said = " ".join(note for note in result.notes)
-    assert "1 verdict on images that the table does not have" in said
-    assert "1 verdict on images that changed" in said
+    assert "table does not have" in said
+    assert "images that changed" in said
 
 
 def test_a_column_that_the_table_does_not_have_is_refused_at_the_start(table):

@@ -135,7 +135,7 @@ def test_a_subset_may_have_lost_every_image_that_was_judged(table):
         curate.dedup(subset, out, "bytes", verdicts=path),
         curate.filter(out, None, verdicts=path, dry_run=True),
     ):
-        assert any("2 verdicts on images that the table does not have" in note for note in result.notes)
+        assert any("2 verdicts" in note for note in result.notes)
     assert curate.labels(subset, table.with_name("l.parquet"), "label", verdicts=path).dropped_by == {"verdicts": 0}
     for name in ("again", "l"):
         assert curate.verify(table.with_name(f"{name}.receipt.json")).identical

@@ -83,7 +83,7 @@ def test_status_shows_both_intervals_by_name_and_says_stop(made):
     assert "95 % at every look" in finished.stdout
     assert "95 % of this look" in finished.stdout
     assert "accuracy >= 40%: STOP" in finished.stdout
-    assert "not to be shown with 60 held-out images, it needs at least" in finished.stdout
+    assert "60 held-out images" in finished.stdout
     assert "lift >= 30%: continue" in finished.stdout
     record = json.loads(run("round", "status", made, "--json").stdout)
     assert record["stop"] is True
@@ -95,10 +95,10 @@ def test_the_exit_code_says_whether_a_rule_is_reached(made, tmp_path):
     truth = table(tmp_path / "t.parquet")
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=12, holdout="40")
     refused = run("round", "status", tmp_path / "r", "--fail-unless-stop")
-    assert (refused.exit_code, "none is given; add --stop" in refused.output) == (1, True)
+    assert (refused.exit_code, "add --stop" in refused.output) == (1, True)
     typed = ("round", "status", tmp_path / "r", "--stop", "accuracy >= 20%", "--fail-unless-stop")
     early = run(*typed)
-    assert (early.exit_code, "cannot determine (nothing is measured yet" in early.stdout) == (3, True)
+    assert (early.exit_code, "cannot determine (nothing" in early.stdout) == (3, True)
     round_import(tmp_path / "r", answer(round_next(tmp_path / "r"), truth, tmp_path / "1.csv"))
     assert run(*typed).exit_code == 0
 

@@ -94,7 +94,7 @@ def test_neighbours_in_a_large_cluster_are_looked_for_among_rows_drawn(monkeypat
     assert np.corrcoef(exact, drawn)[0, 1] > 0.9
     assert (drawn <= exact * (1 + 1e-6)).all()  # fewer to choose from are no nearer
     selection = TypiClust(most_clusters=1)(Pool(np.arange(300), vectors=rows), 3)
-    assert "approximate: neighbours in 1 clusters drawn" in selection.notes
+    assert "1 clusters drawn" in str(selection.notes)
 
 
 def test_copies_of_one_row_fill_the_budget_in_row_order():

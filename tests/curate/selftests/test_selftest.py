@@ -185,7 +185,7 @@ def test_the_command_prints_a_table_draws_an_image_and_ends_with_1(table, tiny_c
     options = ["--model", tiny_checkpoint, "--images", 30, "--device", "cpu", "--plot", place, "-o", report]
     done = run(table, *options)
     assert done.exit_code == (0 if json.loads(report.read_text())["passed"] else 1)
-    assert "what must change no score" in done.stdout
+    assert "change no score" in done.stdout
     assert Image.open(place).size[0] > 500
     again = run(table, *options)
     assert again.exit_code == 1
@@ -222,7 +222,7 @@ def test_few_images_and_a_table_without_embeddings_are_one_line(photos, tiny_che
         (few / path.name).write_bytes(path.read_bytes())
     done = run(few, "--model", tiny_checkpoint)
     assert done.exit_code == 1
-    assert "expected at least 20 readable images" in done.stderr
+    assert "20 readable images" in done.stderr
     bare = tmp_path / "bare.parquet"
     score(photos, bare, model=tiny_checkpoint, device="cpu", embedding=False, workers=1)
     done = run(bare, "--model", tiny_checkpoint, "--images", 20)
@@ -277,7 +277,7 @@ def test_a_small_fall_that_is_sure_does_not_hide_a_larger_one():
     values[4] += 0.02 * generator.normal(size=100)
     state, words = corruption._judged(rise(values), "blur")
     assert state == BROKEN
-    assert "turns back between 0.02 and 0.04" in words
+    assert "between 0.02 and 0.04" in words
 
 
 def test_few_images_are_called_few_and_not_chance_level():

@@ -63,7 +63,7 @@ def test_a_folder_a_tar_and_a_table_of_the_same_images_make_the_same_model(sourc
         card = read_header(made[-1])["training"]
         assert card["recipe"]["stream"] is True
         assert card["replaced"] == {"truncated": 1}
-    assert sum("left out 1 image that cannot be read: 1 truncated" in line for line in said) == 3
+    assert sum("1 truncated" in line for line in said) == 3
     first = load_file(made[0])
     for path in made[1:]:
         assert all(torch.equal(value, first[name]) for name, value in load_file(path).items())

@@ -153,7 +153,7 @@ def test_float_grey_in_the_unit_interval_is_scaled_and_any_other_is_unsupported(
     for value in (1.5, -0.1, np.nan, np.inf):
         outcome = decode(tiff(value), P16)
         assert outcome.status == "unsupported"
-        assert "expected float pixels in [0, 1]" in outcome.error
+        assert "float pixels" in outcome.error
 
 
 @pytest.mark.parametrize("name", ["png", "webp", "tiff", "avif"])

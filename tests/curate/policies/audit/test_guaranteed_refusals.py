@@ -19,7 +19,7 @@ def test_infeasible_says_how_many_more(dataset, audit, tmp_path):
             line["answer"] = "bad"
 
     text = refused("filter", dataset[0], "--max-bad-rate", "1%", "--audit", audit("b", change=all_bad), "--dry-run")
-    assert "no number of verdicts like these would suffice" in text
+    assert "number of verdicts" in text
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_other_labels_are_another_choice(made):
     csv(labels, [(f"img/{i:03}.png", f"c{i % 2}") for i in range(9)])
     verification = verify(result.receipt)
     assert not verification.identical
-    assert any("l.csv has changed since it was read" in note for note in lines_of(verification)["notes"])
+    assert any("l.csv has changed" in note for note in lines_of(verification)["notes"])
 
 
 @pytest.mark.parametrize("option", ["labelled", "exclude"])
@@ -66,7 +66,7 @@ def test_another_score_in_the_table_is_named_by_row(made):
     write(source, columns)
     verification = verify(result.receipt)
     assert any(f"{first}: now drop, then keep" in line for line in lines_of(verification)["different"])
-    assert any("the input has changed since it was read" in note for note in lines_of(verification)["notes"])
+    assert any("input has changed" in note for note in lines_of(verification)["notes"])
 
 
 def test_a_column_that_the_choice_did_not_read_is_compared_too(made):
@@ -84,7 +84,7 @@ def test_ranks_that_were_swapped_are_named(made):
     order = [1, 0, *range(2, 10)]
     rewrite(result.subset, lambda table: table.take(pa.array(order)))
     verification = verify(result.receipt)
-    assert any("bytes differ from the receipt" in note for note in lines_of(verification)["notes"])
+    assert any("bytes differ" in note for note in lines_of(verification)["notes"])
     keys = pq.read_table(result.subset)["key"].to_pylist()
     assert f"{keys[0]}: now number 2, then number 1" in lines_of(verification)["different"]
 
@@ -101,7 +101,7 @@ def test_a_column_taken_out_of_the_batch_is_told(made):
     _, _, _, result = made
     rewrite(result.subset, lambda table: table.drop_columns(["predicted"]))
     verification = verify(result.receipt)
-    assert any("the batch has other columns or types" in note for note in lines_of(verification)["notes"])
+    assert any("columns or types" in note for note in lines_of(verification)["notes"])
 
 
 def test_a_row_that_is_missing_or_there_twice_is_no_other_column(made):
@@ -114,7 +114,7 @@ def test_a_row_that_is_missing_or_there_twice_is_no_other_column(made):
     pq.write_table(pa.concat_tables([table, table.slice(9)]), result.subset)
     verification = verify(result.receipt)
     assert lines_of(verification)["different"] == [f"{keys[9]}: now number 10, then number 11"]
-    assert "the subset holds some rows more than once" in lines_of(verification)["notes"]
+    assert "more than once" in str(lines_of(verification)["notes"])
 
 
 def test_a_receipt_that_was_tampered_with_is_one_line(made):
