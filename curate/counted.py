@@ -3,7 +3,8 @@
 import html
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -43,6 +44,31 @@ def listed(names: Iterable[str], most: int) -> str:
 def single_line(text: object) -> str:
     """Return text with control characters escaped, so that it cannot break a line or control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in str(text))
+
+
+@dataclass
+class Reading:
+    """A pass over a table: its name, its number of rows, and how many of them were read."""
+
+    table: str
+    n_rows: int
+    done: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.done:,} of {self.n_rows:,} rows of {self.table} read"
+
+
+READINGS: list[Reading] = []  # passes in progress, the latest last
+
+
+@contextmanager
+def reading(table: str, n_rows: int) -> Iterator[Reading]:
+    """Yield a pass that is listed in ``READINGS`` until it ends, for messages of a command that works long."""
+    READINGS.append(this := Reading(table, n_rows))
+    try:
+        yield this
+    finally:
+        READINGS[:] = [each for each in READINGS if each is not this]
 
 
 def aligned(rows: Iterable[Sequence[object]], *, right: Container[int] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The seconds since the last line, on a terminal, so that a silent command is seen to work."""
+"""Signs that a silent command works: the seconds since the last line on a terminal, a line at intervals in a log."""
 
 import sys
 import threading
@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from curate.counted import READINGS, single_line
+
 SILENT = 2.0  # seconds without output before the time is shown
 EVERY = 1.0  # seconds between updates
+SILENT_LOG = 40.0  # seconds without output before a line in a log; progress bars write theirs every 30
 
 
 class _Elapsed:
-    """Shows elapsed seconds in the last line of the terminal while a command runs."""
+    """Shows elapsed seconds in the last line of the terminal, or lines in a log, while a command runs."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -33,6 +36,16 @@ class _Elapsed:
                 self.draw(f"\r{text}")
                 self.width = len(text)
 
+    def log(self, ended: threading.Event, started: float) -> None:
+        """Write a line whenever the command was silent for long, until it ends."""
+        while not ended.wait(EVERY):
+            with self.lock:
+                now = time.monotonic()
+                if now - self.since >= SILENT_LOG and self.instead is None and not ended.is_set():
+                    rows = "".join(f": {each}" for each in READINGS[-1:])
+                    self.draw(f"{single_line(f'still running after {now - started:,.0f} s{rows}')}\n")
+                    self.since = now
+
     def clear(self) -> None:
         """Remove the shown seconds and restart from 0."""
         with self.lock:
@@ -52,13 +65,14 @@ _ELAPSED = _Elapsed()  # shared, since there is one terminal
 
 @contextmanager
 def elapsed(*, quiet: bool) -> Iterator[None]:
-    """Show the seconds since the last line while a command runs, on a terminal and unless quiet."""
-    if quiet or _ELAPSED.ended is not None or not sys.stderr.isatty():
+    """Show that a silent command works, unless quiet: seconds on a terminal, in a log a line at intervals."""
+    if quiet or _ELAPSED.ended is not None:
         yield
         return
     replace_elapsed(None)
-    _ELAPSED.ended = threading.Event()
-    threading.Thread(target=_ELAPSED.count, args=(_ELAPSED.ended,), daemon=True).start()
+    _ELAPSED.ended = ended = threading.Event()
+    show, settings = (_ELAPSED.count, ()) if sys.stderr.isatty() else (_ELAPSED.log, (_ELAPSED.since,))
+    threading.Thread(target=show, args=(ended, *settings), daemon=True).start()
     try:
         yield
     finally:

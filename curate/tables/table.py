@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, FOLDER, KEY, LABEL, URI
-from curate.counted import repeated
+from curate.counted import reading, repeated
 from curate.manifest.layout import without_views
 from curate.manifest.names import is_image_name
 from curate.manifest.store_path import UNFINISHED, StorePath, path_to_read, subset_at
@@ -182,11 +182,14 @@ class Table:
             )
             return
         schema = pa.schema([self.schema.field(name) for name in names])
-        for index, file in enumerate(self.files):
-            if only is None or index in only:
-                known = self._dictionaries.setdefault(index, {})
-                groups = None if only is None else only[index]
-                yield from file_batches(file, schema, rows, groups, known, compact=compact)
+        with reading(self.path.name, self.n_rows) as progress:
+            for index, file in enumerate(self.files):
+                if only is None or index in only:
+                    known = self._dictionaries.setdefault(index, {})
+                    groups = None if only is None else only[index]
+                    for batch in file_batches(file, schema, rows, groups, known, compact=compact):
+                        yield batch
+                        progress.done += batch.num_rows
 
     def numbered(
         self, columns: Sequence[str] | None = None, rows: int = 65536, *, compact: bool = False

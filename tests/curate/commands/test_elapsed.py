@@ -4,6 +4,8 @@ import errno
 import sys
 import time
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 
@@ -11,9 +13,10 @@ import curate.training.launch
 import curate.training.train
 from curate.cli import app
 from curate.commands import elapsed as shown_seconds
-from curate.commands.elapsed import elapsed
+from curate.commands.elapsed import elapsed, replace_elapsed
 from curate.commands.printing import say
 from curate.commands.progress import Bar
+from curate.tables.table import open_table
 
 
 @pytest.fixture
@@ -58,6 +61,30 @@ def test_none_are_shown_where_notes_are_unwanted(wait_for, monkeypatch):
     with elapsed(quiet=True):
         time.sleep(0.05)
         assert wait_for("") == ""
+
+
+def test_a_log_gets_lines_with_the_rows_that_were_read(wait_for, monkeypatch, tmp_path):
+    monkeypatch.setattr(shown_seconds, "SILENT_LOG", 0.0)
+    pq.write_table(pa.table({"key": ["a", "b", "c", "d", "e"]}), tmp_path / "scores.parquet")
+    batches = open_table(tmp_path / "scores.parquet").batches(rows=2)
+    with elapsed(quiet=False):
+        wait_for(" s\n")
+        next(batches)
+        next(batches)
+        wait_for(" s: 2 of 5 rows of scores.parquet read\n")
+        batches.close()
+        wait_for(" s\n")
+        replace_elapsed(lambda: None)
+        wait_for("")
+        time.sleep(0.05)
+        assert wait_for("") == ""
+
+
+@pytest.mark.parametrize("settings", [{"quiet": True}, {"quiet": False}])
+def test_a_log_gets_none_when_unwanted_or_soon_over(wait_for, settings):
+    with elapsed(**settings):
+        time.sleep(0.05)
+    assert wait_for("") == ""
 
 
 def test_a_terminal_that_went_away_hides_no_exception(wait_for, monkeypatch):
