@@ -14,7 +14,7 @@ from curate.engines.options import ScoreOptions
 from curate.options.values import several
 
 
-@command_of(ScoreOptions)
+@command_of(ScoreOptions, scorer="dtype", dtype="workers", workers="batch_size", embedding="quality")
 def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> None:
     """Score every image: certainty, embedding, hashes, image quality.
 

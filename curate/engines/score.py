@@ -38,7 +38,7 @@ def run_score(options: ScoreOptions) -> ScoreResult:
         TypeError: for an unknown keyword.
         InputError: for an option, source or output that cannot be used; earlier output is kept.
     """
-    reading = part_of(SourceOptions, options, reserved=())
+    reading = part_of(SourceOptions, options)
     settings = part_of(
         ScoreSettings,
         options,

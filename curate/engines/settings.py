@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from curate.columns import OK
+from curate.options.scoring import ScoringOptions
 from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.outcome import STATUSES
@@ -23,41 +24,17 @@ PASSING = frozenset({"missing", "io_error"})  # statuses of an unavailable sourc
 TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a complete run is repeated
 
 
-@dataclass(frozen=True)
-class ScoreSettings:
+@dataclass(frozen=True, kw_only=True)
+class ScoreSettings(ScoringOptions):
     """How to score; every value determines the output, so another value is another run.
 
     Attributes:
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        precision: ``auto``, ``fp32`` or ``bf16``.
-        backend: ``torch`` or ``openvino``, which runs the network.
-        batch_size: images per batch, or None for 64 on a CPU and 256 on a GPU.
-        shard_size: rows that are committed together.
-        dtype: of the stored embedding, ``float16`` or ``float32``; None stores none.
-        decode: ``cpu``, or ``gpu`` for plain JPEGs on the model's GPU, without image quality.
-        max_pixels: larger images are not decoded.
-        decode_timeout: seconds of processor time per image, if a decoder runs in a separate process.
-        allow_truncated: score the readable part of a truncated image, with a warning in its row.
+        dtype: of the stored embedding; None stores none.
         scorers: names of scores that need no training, in addition to the scores of the model's heads.
-        fit: fit a score to the dataset at the end; needs stored embeddings and a single-file table.
-        quality: measure the image quality of every image, in columns ``quality_*``.
-        white: the value of white in 16-bit images, 255 to 65535; None estimates it from a sample of the source.
     """
 
-    device: str = "auto"
-    precision: str = "auto"
-    backend: str = "torch"
-    batch_size: int | None = None
-    shard_size: int = SHARD_ROWS
     dtype: str | None = "float16"
-    decode: str = "cpu"
-    max_pixels: int = MAX_PIXELS
-    decode_timeout: float = DECODE_TIMEOUT
-    allow_truncated: bool = False
     scorers: tuple[str, ...] = ()
-    fit: bool = True
-    quality: bool = True
-    white: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "shard_size", "max_pixels"):

@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
+from curate.options.scoring import ReadingOptions
 from scoring.settings import require_between
 
 MAX_FILE_BYTES = 256 << 20  # bound on an image; larger ones get the status `too_large`
@@ -64,41 +65,18 @@ class HeldReader:
         return self.read()
 
 
-@dataclass(frozen=True)
-class SourceOptions:
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(ReadingOptions):
     """The user's options for a source.
 
     Args:
-        key: column of the keys; "#" numbers the rows instead (`<file>#<row>`, rows from 0).
-        path_column: column with a path or URL; by default the first text column of `layout.PATH_NAMES`.
-        image_column: column with bytes, or a `{bytes, path}` struct; by default found by type and name.
-        label_from_folder: the name of each image's folder becomes the column `label`, and a split named by a folder
-            becomes `split` (folders and lists).
-        follow_symlinks: follow links to folders, and links that leave the scanned folder.
-        hidden: include files and folders whose name starts with a dot.
-        root: base of relative paths in a list or table; by default the folder of the list.
-        limit: only the first n rows, n >= 1.
         reserved: further names that user columns may not have, since the caller will write them.
-        max_bytes: bound on the size of one image, in bytes.
-        connections: concurrent requests to stores and servers, 1 to `MOST_CONNECTIONS`.
-        allow_private_hosts: URLs in the source may lead into private networks.
 
     Raises:
         InputError: if ``limit``, ``max_bytes`` or ``connections`` is below 1 or too large.
     """
 
-    key: str | None = None
-    path_column: str | None = None
-    image_column: str | None = None
-    label_from_folder: bool = False
-    follow_symlinks: bool = False
-    hidden: bool = False
-    root: str | None = None
-    limit: int | None = None
     reserved: tuple[str, ...] = ()
-    max_bytes: int = MAX_FILE_BYTES
-    connections: int = CONNECTIONS
-    allow_private_hosts: bool = False
     noted: ClassVar[bool] = False  # recorded with a table, not requested by a user
 
     def __post_init__(self) -> None:
@@ -107,7 +85,7 @@ class SourceOptions:
         require_between("--connections", self.connections, 1, MOST_CONNECTIONS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NotedOptions(SourceOptions):
     """Recorded options of a source; options that another form of it does not support are ignored."""
 
