@@ -63,8 +63,7 @@ class ScoreOptions(ReadingOptions, ScoringOptions, _FirstOptions):
         Option(f"A score that needs no training (repeatable): {', '.join(free_scorers())}.", metavar="NAME"),
     ] = None
     embedding: Annotated[
-        bool,
-        Option("Omit the embeddings.", " /--no-embedding", python="Store the embeddings.", default=False),
+        bool, Option("Omit the embeddings.", " /--no-embedding", python="Store the embeddings.", default=False)
     ] = True
     engine: Annotated[str, shared("--engine", f"; there are: {', '.join(ENGINES)}", metavar="NAME", default=True)] = (
         "local"

@@ -14,8 +14,7 @@ class DiffOptions:
     """The options of ``curate diff``."""
 
     table: Annotated[
-        str | Path,
-        Option("A subset, its receipt or its decisions; or any table of keys.", path="table", argument=True),
+        str | Path, Option("A subset, its receipt or its decisions; or any table of keys.", path="table", argument=True)
     ]
     other: fields.Other
     _: KW_ONLY

@@ -81,8 +81,7 @@ PathColumn = Annotated[str | None, shared("--path-column", "; by default found b
 Precision = Annotated[str, shared("--precision", default=True)]
 Quality = Annotated[str | None, shared("--quality", ". [default: the model's own score]", metavar="COLUMN")]
 Roots = Annotated[
-    str | Path | Sequence[str | Path] | None,
-    shared("--root", ": files that moved are found below it, by their digest"),
+    str | Path | Sequence[str | Path] | None, shared("--root", ": files that moved are found below it, by their digest")
 ]
 Report = Annotated[Callable[[str], None], Note("Called with a line on what is done.")]
 Root = Annotated[str | None, shared("--root", "; by default the list's folder")]

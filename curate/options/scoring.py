@@ -14,8 +14,7 @@ class ScoringOptions:
     device: fields.Device = "auto"
     precision: fields.Precision = "auto"
     backend: Annotated[
-        str,
-        Option("Backend of the network: torch; or openvino, faster on a CPU (an extra).", metavar="NAME"),
+        str, Option("Backend of the network: torch; or openvino, faster on a CPU (an extra).", metavar="NAME")
     ] = "torch"
     batch_size: Annotated[int | None, shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None
     fit: Annotated[

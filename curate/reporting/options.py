@@ -10,8 +10,7 @@ from curate.options.option import Option, shared
 
 Results = str | Path | Sequence[str | Path] | None
 PolicyResults = Annotated[
-    Results,
-    Option("Outputs of policies: subsets, decisions, receipts, or the folder of a pipeline.", argument=True),
+    Results, Option("Outputs of policies: subsets, decisions, receipts, or the folder of a pipeline.", argument=True)
 ]
 SortedBy = Annotated[
     str | None, shared("--column", " that rows are sorted by; by default unc_fitted, else the model's own")

@@ -15,11 +15,7 @@ class TrainOptions:
     """The options of ``curate train``."""
 
     method: Annotated[
-        str,
-        Option(
-            f"{', '.join(WHERE)}; --help after its name shows its settings and paper.",
-            argument=True,
-        ),
+        str, Option(f"{', '.join(WHERE)}; --help after its name shows its settings and paper.", argument=True)
     ]
     data: Annotated[
         str | Path | Sequence[str | Path] | None,
@@ -184,6 +180,5 @@ class ModelsOptions:
     """The options of ``curate models``."""
 
     name: Annotated[
-        str | Path | None,
-        Option("A shipped model or a .safetensors file.", path="name", argument=True, default=False),
+        str | Path | None, Option("A shipped model or a .safetensors file.", path="name", argument=True, default=False)
     ] = None

@@ -24,10 +24,7 @@ class DedupParameters:
     keep: Annotated[str, Option("Criteria for the kept image, in order, separated by commas.", metavar="LIST")] = KEEP
     prefer: Annotated[
         str | Sequence[str] | None,
-        Option(
-            "Prefer rows whose key matches, such as 'sorted/*' (repeatable, most preferred first).",
-            metavar="GLOB",
-        ),
+        Option("Prefer rows whose key matches, such as 'sorted/*' (repeatable, most preferred first).", metavar="GLOB"),
     ] = None
     protect: Annotated[str | None, Option("Rows that are never dropped.", metavar="CONDITION")] = None
     label: Annotated[
@@ -53,9 +50,7 @@ class DedupOptions(DedupParameters, fields.TableOptions):
     estimate_recall: Annotated[
         int | None,
         Option(
-            "Edit N of the images, search for the copies, and report the recall; 200 is usual.",
-            metavar="N",
-            least=1,
+            "Edit N of the images, search for the copies, and report the recall; 200 is usual.", metavar="N", least=1
         ),
     ] = None
     audit: Annotated[

@@ -14,10 +14,7 @@ from curate.selectors.table import SELECTORS
 class SelectParameters:
     """The options of ``curate select`` that the receipt records."""
 
-    strategy: Annotated[
-        str,
-        shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", default=True),
-    ] = "auto"
+    strategy: Annotated[str, shared("--strategy", f": {', '.join(SELECTORS)}", metavar="NAME", default=True)] = "auto"
     budget: Annotated[
         str | int | float, shared("--budget", " to pick: 500, or a share: 0.1, 10%", metavar="AMOUNT", required=True)
     ] = 100

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from curate.manifest.store_path import path_to_read
 from curate.reporting.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
@@ -36,7 +37,7 @@ class TrainingCourse(Numbers):
     @classmethod
     def measure(cls, request: PlotRequest) -> Self:
         """Read the folder of ``curate train --course``."""
-        path = Path(str(request.path))
+        path = Path(str(path_to_read(request.table)))
         rows = read_course(path.parent if path.is_file() else path)
         if not rows:
             raise InputError(f"{path} has no epoch yet; draw it after the first")

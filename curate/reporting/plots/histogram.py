@@ -40,9 +40,9 @@ class Groups:
 
 def read_columns(request: PlotRequest, columns: tuple[str, ...], per: str | None = None) -> Rows:
     """Read numeric columns and one group column; InputError for a missing column or one of another type."""
-    keys = KEY in request.table.schema.names
+    keys = KEY in request.opened.schema.names
     needs = Needs(numbers=columns, names=(per,) if per else (), keys=keys, advice=ADVICE)
-    return read_rows(request.table, needs, unique=False)
+    return read_rows(request.opened, needs, unique=False)
 
 
 def finite(values: Floats, name: str, table: Table, notes: list[str]) -> NDArray[np.bool_]:
@@ -120,7 +120,7 @@ class Histogram(Numbers):
         """Count rows in bins of each column, or of one column by group."""
         if request.per is not None:
             return _by_group(request, request.per)
-        names, _ = score_columns(request.table, request.column)
+        names, _ = score_columns(request.opened, request.column)
         notes: list[str] = []
         if len(names) > MOST_COLUMNS:
             notes.append(f"the first {MOST_COLUMNS} of {len(names)} columns are shown; choose others with --column")
@@ -128,7 +128,7 @@ class Histogram(Numbers):
         rows = read_columns(request, tuple(names))
         spreads = []
         for name in names:
-            values = rows.numbers[name][finite(rows.numbers[name], name, request.table, notes)]
+            values = rows.numbers[name][finite(rows.numbers[name], name, request.opened, notes)]
             spreads.append(_spread(name, values, *bin_edges(values)))
         return cls(spreads, notes=notes)
 
@@ -154,11 +154,11 @@ class Histogram(Numbers):
 def _by_group(request: PlotRequest, per: str) -> Histogram:
     if len(request.column) > 1:
         raise InputError(f"with --per a histogram shows one column, got {len(request.column)}; draw one chart of each")
-    column = request.column[0] if request.column else default_column(request.table)
+    column = request.column[0] if request.column else default_column(request.opened)
     rows = read_columns(request, (column,), per)
     notes: list[str] = []
     values = rows.numbers[column]
-    is_finite = finite(values, column, request.table, notes)
+    is_finite = finite(values, column, request.opened, notes)
     groups = largest(rows.names[per], is_finite, MOST_GROUPS, per, notes)
     edges = bin_edges(values[is_finite])
     spreads = [

@@ -67,9 +67,9 @@ def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
     if request.prediction is not None:
         require_known(request.prediction, PREDICTIONS, "unknown prediction")
     rows, judged = judge_table(
-        request.table,
+        request.opened,
         EvaluateOptions(
-            str(request.table.path),
+            str(request.opened.path),
             label=request.label,
             labelled=request.labelled,
             column=request.column,
@@ -93,10 +93,10 @@ def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
     name = str(request.right)
     if request.prediction is not None:
         raise InputError("--prediction is for --label; with --right the predictions are yours; leave it out")
-    values = plain(named_column(request.table, name, "--right", open_labelled(request.labelled)).combine_chunks())
-    names, _ = score_columns(request.table, [each for each in request.column if each != name])
+    values = plain(named_column(request.opened, name, "--right", open_labelled(request.labelled)).combine_chunks())
+    names, _ = score_columns(request.opened, [each for each in request.column if each != name])
     truth = _truths(values, name)
-    rows = select_rows(request.table, names)
+    rows = select_rows(request.opened, names)
     known = truth[rows.index] >= 0
     if not known.all():
         notes.append(f"left out: {int((~known).sum()):,} rows without a value in {name}")
@@ -105,7 +105,7 @@ def _judged_by_user(request: PlotRequest, notes: list[str]) -> Outcomes:
         rows = rows.part(sampled(rows, request.sample, seed=request.seed))
     if len(rows.index) < FEWEST_ROWS:
         raise InputError(
-            f"expected at least {FEWEST_ROWS} rows with scores and a {name!r} in {request.table.path}, got "
+            f"expected at least {FEWEST_ROWS} rows with scores and a {name!r} in {request.opened.path}, got "
             f"{len(rows.index)}; score more images"
         )
     return Outcomes(f"prediction of {name}", truth[rows.index] == 1, rows.certainty, rows.raw)

@@ -15,10 +15,7 @@ class PlotOptions:
     """The options of ``curate plot``."""
 
     table: fields.Table
-    kind: Annotated[
-        str,
-        Option(", ".join(KINDS) + ".", argument=True),
-    ]
+    kind: Annotated[str, Option(", ".join(KINDS) + ".", argument=True)]
     _: KW_ONLY
     out: Annotated[str | Path | None, shared("--out", ": NAME.png, .svg or .pdf")] = None
     column: Annotated[

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.manifest.store_path import path_to_read
 from curate.options.function import callable_of
 from curate.options.values import part_of, several
 from curate.reporting.plots.options import PlotOptions
@@ -63,9 +62,8 @@ def run_plot(options: PlotOptions) -> Plot:
     check_width(options.width)
     if options.out is not None:
         check_chart(Path(options.out), overwrite=options.overwrite)
-    path, column = path_to_read(options.table), several(options.column)
-    request = part_of(PlotRequest, options, path=path, column=column, seed=0)
-    _check(request, options.kind, known_kind)
+    request = part_of(PlotRequest, options, column=several(options.column))
+    _check(request, known_kind)
     image = None if options.out is None else Path(options.out)
     drawn = Plot(options.kind, known_kind.numbers().measure(request), options.title, options.width, image)
     if drawn.image is not None:
@@ -76,11 +74,11 @@ def run_plot(options: PlotOptions) -> Plot:
 plot = callable_of(PlotOptions, run_plot)
 
 
-def _check(request: PlotRequest, name: str, kind: Kind) -> None:
+def _check(request: PlotRequest, kind: Kind) -> None:
     """Raise InputError for an option that the kind does not use, and for invalid numbers."""
     for option in sorted({option for each in KINDS.values() for option in each.options} - kind.options):
-        if getattr(request, option) != getattr(PlotRequest(request.path), option):
+        if getattr(request, option) != getattr(PlotRequest, option):
             those = ", ".join(kind_name for kind_name, each in KINDS.items() if option in each.options)
-            raise InputError(f"--{option} is not used by {name}; leave it out (used by: {those})")
+            raise InputError(f"--{option} is not used by {request.kind}; leave it out (used by: {those})")
     require_between("--repeats", request.repeats, 1, MOST_REPEATS, "1000 is usual")
     require_between("--sample", request.sample, FEWEST_SAMPLED, hint="choose more rows")

@@ -1,13 +1,11 @@
 """The request of a chart, and the interface of its numbers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.manifest.store_path import AnyPath
+from curate.reporting.plots.options import PlotOptions
 from curate.sheets.style import WIDTH
 from curate.tables.table import Table, open_table
 from curate.tables.typed_json import plain_json
@@ -16,27 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class PlotRequest:
-    """The request of ``curate plot``."""
+@dataclass(frozen=True, eq=False, repr=False)
+class PlotRequest(PlotOptions):
+    """The validated request of ``curate plot``."""
 
-    path: AnyPath
     column: tuple[str, ...] = ()
-    per: str | None = None
-    label: str | None = None
-    labelled: str | Path | None = None
-    right: str | None = None
-    prediction: str | None = None
-    embedding: str | None = None
-    repeats: int = 1000
-    sample: int | None = None
     seed: int = 0
-    announce: Callable[[str], None] = lambda text: None
 
     @cached_property
-    def table(self) -> Table:
+    def opened(self) -> Table:
         """The table, opened; InputError if it cannot be."""
-        return open_table(self.path, embedding=self.embedding)
+        return open_table(self.table, embedding=self.embedding)
 
 
 @dataclass
