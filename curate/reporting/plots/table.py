@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import Any
 
 from scoring.lookup import lookup
-
-if TYPE_CHECKING:
-    from curate.reporting.plots.request import Numbers
 
 
 @dataclass(frozen=True)
@@ -26,11 +23,10 @@ class Kind:
     needs: str
     options: frozenset[str]
 
-    def numbers(self) -> "type[Numbers]":
-        """Its class, imported."""
+    def numbers(self) -> Any:
+        """Its class, a ``Numbers``, imported."""
         module, _, name = self.where.partition(":")
-        kind: type[Numbers] = getattr(import_module(module), name)
-        return kind
+        return getattr(import_module(module), name)
 
 
 _ROOM = "curate.reporting.plots."
