@@ -15,7 +15,7 @@ AUTHOR = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what
 ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 
-def test_ci_runs_what_the_readme_says_and_nothing_that_it_alone_knows():
+def test_ci_runs_the_commands_of_the_readme_and_no_other():
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     said = re.findall(r"^    (make \w+)", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert {"make test", "make demo"} == set(said) <= set(lines)
@@ -24,7 +24,7 @@ def test_ci_runs_what_the_readme_says_and_nothing_that_it_alone_knows():
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
-def test_what_the_studies_run_and_test_is_where_the_rule_looks_for_it():
+def test_what_the_studies_run_and_test_is_covered_by_the_rule():
     assert [path for path in STUDIED if not (ROOT / path).exists()] == []
     for path in (ROOT / "tests").rglob("test_*.py"):
         place = path.relative_to(ROOT)
@@ -86,7 +86,7 @@ def test_a_new_file_and_the_way_that_they_are_run_count(clone, file):
 
 
 @pytest.mark.parametrize("base", [(), ("",), ("HEAD",), ("gone",), ("0" * 40,)])
-def test_studies_are_due_where_the_base_cannot_be_told(clone, base):
+def test_studies_are_due_where_the_base_is_unknown(clone, base):
     assert due(clone, *base)
 
 

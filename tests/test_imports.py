@@ -214,7 +214,7 @@ def test_the_import_reader_sees_functions_conditions_and_both_forms(tmp_path):
     assert imports(tmp_path / "m.py", at_import=True) == everything - {"d", "i"}
 
 
-def test_there_are_modules_to_look_at():
+def test_there_are_modules_to_check():
     assert {path.parts[0] for path in MODULES} == set(PACKAGES)
     assert len(MODULES) > 60
 

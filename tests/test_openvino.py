@@ -15,7 +15,7 @@ FILES = ("tests/scoring/test_backends.py", "tests/curate/engines/test_score_back
 @pytest.mark.skipif(find_spec("openvino") is None, reason="openvino is not installed")
 @pytest.mark.slow
 @pytest.mark.parametrize("marked", ["slow", "not slow"])
-def test_openvino_in_a_process_of_its_own(marked):
+def test_openvino_in_a_separate_process(marked):
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "0", "-m", marked, *FILES]
     done = subprocess.run(

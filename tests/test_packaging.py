@@ -94,7 +94,7 @@ def installed(built, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_version_is_said_in_one_place(built):
+def test_the_version_is_defined_in_one_place(built):
     assert PROJECT["dynamic"] == ["version"]
     assert "version" not in PROJECT
     with zipfile.ZipFile(built[1]) as wheel:

@@ -102,7 +102,7 @@ def test_two_runs_write_the_same_bytes(policy, scores, tmp_path):
     assert made[0] == made[1]
 
 
-def test_ties_go_by_the_hash_of_the_key_whatever_the_order_or_the_parts_of_the_table(policy, scores, tmp_path):
+def test_ties_use_the_hash_of_the_key_whatever_the_order_or_the_parts_of_the_table(policy, scores, tmp_path):
     first = run(policy, scores, tmp_path / "a.parquet")
     complete = pq.read_table(scores).take(np.random.default_rng(0).permutation(N))
     (tmp_path / "parts").mkdir()

@@ -145,7 +145,7 @@ def same(first, other):
     return all(first[column] == pytest.approx(other[column], rel=TOLERANCE) for column in first)
 
 
-def test_scores_are_positive_finite_and_tell_photographs_apart(reference):
+def test_scores_are_positive_finite_and_differ_between_photographs(reference):
     for certainty in reference.values():
         values = np.array([certainty[path.name] for path in PHOTOS])
         assert np.isfinite(values).all()
@@ -228,7 +228,7 @@ CASES = [(column, kind) for column, kinds in LEAST_SHARE.items() for kind in kin
 
 
 @pytest.mark.parametrize(("column", "kind"), CASES)
-def test_a_worse_version_of_a_photograph_is_less_certain(of_shipped, column, kind):
+def test_a_corrupted_photograph_is_less_certain(of_shipped, column, kind):
     certainty_of = of_shipped[column]
     pairs = [(certainty_of[path.name], certainty_of[f"{path.stem}_{kind}.jpg"]) for path in PHOTOS]
     share = np.mean([worse < good for good, worse in pairs])

@@ -129,7 +129,7 @@ def test_either_precision_of_the_vectors_will_do(selector, dtype):
 
 
 @pytest.mark.parametrize("kind", ["duplicates", "constant", "zero", "some zero"])
-def test_rows_that_cannot_be_told_apart_are_still_picked_once(selector, kind):
+def test_rows_that_cannot_be_distinguished_are_still_picked_once(selector, kind):
     vectors = pool_of().vectors.copy()
     if kind == "zero":
         vectors[:] = 0
@@ -199,7 +199,7 @@ def test_the_table_says_what_each_selector_needs_promises_and_costs():
         assert kind() == kind(), name  # parameters are values
 
 
-def test_memory_does_not_grow_with_the_budget_unless_the_cost_says_so(selector):
+def test_memory_grows_with_the_budget_only_where_the_cost_states_it(selector):
     if any(growth in selector.cost.replace(" ", "") for growth in ("O(KN)memory", "O(NK)memory")):
         pytest.skip("the cost states it")
     generator = np.random.default_rng(0)
@@ -261,7 +261,7 @@ def test_a_pool_that_is_not_one_is_the_callers_bug():
         check(replace(pool, quality=pool.quality[:82]), 1)
 
 
-def test_scores_in_place_of_chances_are_refused_with_what_came():
+def test_scores_instead_of_probabilities_are_refused_with_their_sum():
     pool = pool_of()
     broken = pool.probabilities.copy()
     broken[5] = [2.0, 0.5, 0.5, 0.0]
@@ -272,7 +272,7 @@ def test_scores_in_place_of_chances_are_refused_with_what_came():
         check(replace(pool, probabilities=broken), 1)
 
 
-def test_a_pool_with_nothing_left_says_so():
+def test_a_pool_without_candidates_is_refused():
     with pytest.raises(InputError, match=r"the 0 rows.*got 1"):
         check(replace(pool_of(), candidates=np.zeros(0, np.int64)), 1)
 

@@ -13,7 +13,7 @@ SAID = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHU
 
 @pytest.mark.parametrize("name", ["filter", "export csv"])
 @pytest.mark.parametrize(("action", "number"), [(INTERRUPT, signal.SIGINT), (TERMINATE, signal.SIGTERM)])
-def test_a_command_told_to_stop_cleans_up_and_says_how_to_go_on(lab, name, action, number):
+def test_a_command_that_is_stopped_cleans_up_and_prints_how_to_resume(lab, name, action, number):
     trial = bench(lab, name)
     middle = next(n for n, call in enumerate(trial.calls, 1) if call.kind == "fsync")
     ended = trial.disturbed(fault={"action": action, "n": middle})

@@ -215,7 +215,7 @@ def test_where_it_would_change_nothing_or_a_model_is_wanted_it_is_refused(tables
     assert "\n" not in str(error.value)
 
 
-def test_rows_without_a_vector_are_counted_and_said(tables, tmp_path):
+def test_rows_without_a_vector_are_counted_and_reported(tables, tmp_path):
     rows = pq.read_table(tables["alone"]).to_pylist()
     for row, wrong in ((0, None), (1, [0.0] * D), (2, [float("nan")] * D)):
         rows[row]["clip"] = wrong

@@ -164,7 +164,7 @@ def test_bad_usage_is_exit_2_and_names_the_option(name):
     assert "--no-such-option" in result.output
 
 
-def test_the_whole_road_is_exit_0(tmp_path, monkeypatch, tiny_checkpoint):
+def test_every_command_from_score_to_export_exits_0(tmp_path, monkeypatch, tiny_checkpoint):
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)

@@ -14,12 +14,12 @@ def test_the_table_has_a_row_for_every_format_in_the_words_of_the_code():
     assert rows == [f"| `{name}` | {one.back} |" for name, one in TOOLS.items()]
 
 
-def test_the_bounds_are_those_of_the_code():
+def test_the_bounds_match_the_code():
     assert (MOST_BYTES, MOST_VALUES) == (1 << 30, 20_000_000)
     assert "At most 1 GiB and 20 million values" in TEXT
 
 
-def test_the_example_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
+def test_the_example_runs_and_prints_what_is_shown(tmp_path, monkeypatch, capsys):
     code = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL)[1]
     printed = re.search(r"```text\n(.*?)```", TEXT, re.DOTALL)[1]
     monkeypatch.chdir(tmp_path)

@@ -85,7 +85,7 @@ def test_a_text_of_stumbling_words_has_a_high_rate():
 
 
 @pytest.mark.parametrize("part", sorted(MOST_IN_1000))
-def test_words_that_readers_stumble_over_stay_few(part):
+def test_stumbling_words_do_not_increase(part):
     if part == "docs":
         texts = [path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
     else:
@@ -98,7 +98,7 @@ def test_words_that_readers_stumble_over_stay_few(part):
     )
 
 
-def test_names_that_say_nothing_stay_few():
+def test_empty_names_do_not_increase():
     named = [
         f"{path.relative_to(ROOT)}: {name}"
         for folder in FOLDERS

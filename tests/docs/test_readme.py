@@ -94,7 +94,7 @@ def test_no_number_is_left_to_be_filled_in():
     assert not left, f"measure, and write the numbers instead of {PLACEHOLDER}: {left}"
 
 
-def test_the_tables_are_what_the_code_says_and_each_stands_once(generate):
+def test_the_tables_are_what_the_code_says_and_each_occurs_once(generate):
     pages = [page.read_text() for page in generate.PAGES]
     stale = [
         f"{page.relative_to(ROOT)}:{number}"
@@ -210,7 +210,7 @@ def test_pages_show_one_output_of_the_first_command():
     assert first.partition("\n")[2] in blocks((ROOT / "docs" / "clean.md").read_text(), "console")
 
 
-def test_the_python_example_runs_and_keeps_what_it_asks_for(newcomer, capsys):
+def test_the_python_example_runs_and_keeps_what_it_requests(newcomer, capsys):
     import polars as pl
 
     (code,) = blocks(README.read_text(), "python")

@@ -23,7 +23,7 @@ def site():
     return module
 
 
-def test_every_page_stands_once_at_the_side(site):
+def test_every_page_is_listed_once_at_the_side(site):
     pages = [path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert sorted(page for pages in site.PAGES.values() for page in pages) == sorted(pages)
 

@@ -20,7 +20,7 @@ def walk():
     return module
 
 
-def test_every_page_begins_with_a_folder_of_its_own(walk):
+def test_every_page_begins_with_a_separate_folder(walk):
     assert sorted(walk.BEGINNINGS) == sorted(page.stem for page in PAGES.glob("*.md"))
 
 

@@ -120,7 +120,7 @@ def test_labels_of_annotation_tools(folder, tasks, whole):
 
 @fuzz(150)
 @given(audit=broken_bytes(AUDIT), review=broken_bytes(REVIEW))
-def test_answers_of_people(folder, audit, review):
+def test_verdicts_of_annotators(folder, audit, review):
     survives(read_answers, with_file(folder, "a.audit.csv", audit))
     survives(read_verdicts, with_file(folder, "a.review.csv", review))
 

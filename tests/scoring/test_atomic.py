@@ -31,7 +31,7 @@ def age(path):
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_temporaries_of_the_dead_go_and_those_of_the_living_stay(tmp_path, kill):
+def test_temporaries_of_dead_processes_are_removed_and_others_kept(tmp_path, kill):
     out = tmp_path / "table.parquet"
     process = subprocess.Popen([sys.executable, "-c", HOLDS, str(out)], stdout=subprocess.PIPE, text=True)
     try:

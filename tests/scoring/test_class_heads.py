@@ -136,7 +136,7 @@ def test_without_noise_het_xl_is_a_softmax_at_its_temperature():
     assert entropies.min() > 0
 
 
-def test_the_noise_of_het_xl_has_the_covariance_that_it_says():
+def test_the_noise_of_het_xl_has_the_stated_covariance():
     head = built(HetXLHeadSpec(2, 3, 2, 1000))
     with torch.no_grad():
         head.out.weight.copy_(torch.eye(3)[:2])
@@ -194,6 +194,6 @@ def test_passes_with_dropout_are_reported_as_the_members_of_an_ensemble():
         lambda: SNGPHeadSpec(3, mean_field=-1.0),
     ],
 )
-def test_a_card_cannot_ask_for_what_makes_no_sense_or_too_much(make):
+def test_a_card_with_invalid_or_excessive_sizes_is_refused(make):
     with pytest.raises(InputError, match="needs"):
         make()

@@ -67,7 +67,7 @@ def file(published_model, tmp_path_factory):
 
 
 @torch.inference_mode()
-def test_a_published_checkpoint_says_after_conversion_what_it_said_before(published_model, file, tmp_path):
+def test_a_published_checkpoint_gives_the_same_outputs_after_conversion(published_model, file, tmp_path):
     model, facts = convert(file)
     assert facts["architecture"] == VIT
     assert (facts["epoch"], facts["metric"]) == (459, 0.61)

@@ -59,7 +59,7 @@ def test_an_edit_can_be_made_of_any_image(name, size):
         ("blur", (120, 80)),
     ],
 )
-def test_an_edit_has_the_size_that_its_strength_says(name, size):
+def test_an_edit_has_the_size_of_its_strength(name, size):
     assert result(name, smooth()).size == size
 
 
@@ -94,7 +94,7 @@ def test_turns_and_formats_move_pixels_and_change_them_by_no_more_than_compressi
     assert np.abs(pixels(result(name, picture)) - turned(pixels(picture))).mean() < 4
 
 
-def test_png_loses_nothing_and_formats_are_what_they_say():
+def test_png_loses_nothing_and_formats_match_their_names():
     picture = smooth()
     assert (pixels(result("png", picture)) == pixels(picture)).all()
     assert [result(name, picture).format for name in ("png", "webp", "mirror")] == ["PNG", "WEBP", "JPEG"]
@@ -129,7 +129,7 @@ def test_grey_has_no_colour_and_hue_keeps_the_luma():
     assert np.abs(hue - pixels(picture)[8, 8]).max() > 10
 
 
-def test_blur_has_the_sigma_that_it_says():
+def test_blur_has_the_stated_sigma():
     values = np.zeros((40, 400, 3), np.uint8)
     values[:, 200:] = 255
     edge = np.diff(pixels(result("blur", Image.fromarray(values)))[20, :, 0]) / 255
@@ -138,7 +138,7 @@ def test_blur_has_the_sigma_that_it_says():
     assert np.sqrt((edge * (at - mean) ** 2).sum()) == pytest.approx(4.0, rel=0.1)
 
 
-def test_noise_has_the_sigma_that_it_says_before_it_is_compressed():
+def test_noise_has_the_stated_sigma_before_it_is_compressed():
     grey = Image.new("RGB", (128, 128), (128, 128, 128))
     noisy = EDITS["noise"].change(grey, np.random.default_rng(0))
     assert pixels(noisy).std() == pytest.approx(10, rel=0.05)

@@ -180,7 +180,7 @@ def test_backbones_side_by_side_are_each_folded_and_the_model_they_came_from_sta
     assert relative_error(embedding, expected) < 0.03
 
 
-def test_auto_takes_bfloat16_on_a_cpu_that_has_it_for_models_that_ask_for_it(monkeypatch):
+def test_auto_takes_bfloat16_on_a_cpu_that_has_it_for_models_that_request_it(monkeypatch):
     assert select_precision("auto", CPU) == "fp32"
     for able in (True, False):
         monkeypatch.setattr("scoring.runner.has_bfloat16", lambda able=able: able)

@@ -62,7 +62,7 @@ def test_an_unknown_kind_is_named_with_those_that_exist():
     "wrong",
     [{"hidden": 0}, {"hidden": 10**9}, {"depth": 1000}, {"scale": float("inf")}, {"scale": 1e308}, {"scale": 10**400}],
 )
-def test_a_card_cannot_ask_for_a_giant(wrong):
+def test_a_card_with_giant_sizes_is_refused(wrong):
     with pytest.raises(InputError):
         head_from_json({"kind": "uncertainty", **wrong})
 

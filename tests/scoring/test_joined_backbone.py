@@ -173,7 +173,7 @@ def test_a_head_reads_the_features_of_both(model):
     assert torch.equal(outputs.columns["kappa_visimsiam"], expected)
 
 
-def test_features_are_float32_under_low_precision_and_near_those_of_full(model):
+def test_features_are_float32_under_low_precision_and_near_full_precision(model):
     def pooled(features):
         pieces = features.split(WIDTH, dim=1)
         return (
@@ -198,7 +198,7 @@ def test_a_backbone_that_left_its_package_is_not_saved_under_its_name(place, tmp
     assert not (tmp_path / "m.safetensors").exists()
 
 
-def test_the_digest_of_the_backbone_is_that_of_the_features_whatever_the_embedding(model, projected):
+def test_the_digest_of_the_backbone_covers_the_features_whatever_the_embedding(model, projected):
     assert backbone_digest(model) == backbone_digest(projected)
     other = make_model()
     other.backbone.centre.add_(1)
@@ -250,7 +250,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_card_that_says_what_cannot_be_is_one_line(saved, tmp_path, monkeypatch, name):
+def test_an_impossible_card_is_one_line(saved, tmp_path, monkeypatch, name):
     change, words = BAD[name]
     path = written(saved, tmp_path / "bad.safetensors", **change(saved))
     monkeypatch.setattr(checkpoint, "require_digest", lambda path, header, tensors: None)

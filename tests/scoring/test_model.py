@@ -42,7 +42,7 @@ def test_a_batch_a_split_batch_and_a_batch_of_one_score_alike(model):
 
 
 @torch.inference_mode()
-def test_pixels_are_normalised_as_the_preprocessing_says(model):
+def test_pixels_are_normalised_as_in_the_preprocessing(model):
     image = pixels(1)
     by_hand = (image[0, :, 5, 6] / 255 - torch.tensor([0.485, 0.456, 0.406])) / torch.tensor([0.229, 0.224, 0.225])
     assert torch.allclose(model.normalize(image)[0, :, 5, 6], by_hand, atol=1e-6)

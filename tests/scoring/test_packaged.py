@@ -55,7 +55,7 @@ def same(first, other):
     return first.keys() == other.keys() and all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_tensors_go_by_their_order_to_timms_names_and_no_code_of_the_package_runs(place, weights):
+def test_tensors_get_timms_names_in_order_and_no_code_of_the_package_runs(place, weights):
     state = make_package(place)
     tensors = packaged_weights(weights, published_shapes(NAME))
     expected = {name: value for name, value in state.items() if not name.endswith("num_batches_tracked")}

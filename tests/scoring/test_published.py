@@ -42,7 +42,7 @@ def test_a_state_dict_gives_the_embeddings_of_timms_model_with_its_own_preproces
     assert card["backbone"] == {"name": NAME, "options": {}, "width": 512}
 
 
-def test_the_digest_is_that_of_the_weights_wherever_they_lie(weights, tmp_path):
+def test_the_digest_covers_the_weights_wherever_they_are(weights, tmp_path):
     state = load_file(weights)
     save_file(dict(reversed(state.items())), tmp_path / "again.safetensors")
     state["conv1.0.weight"] = state["conv1.0.weight"] + 1
@@ -82,7 +82,7 @@ def test_a_file_of_weights_goes_with_a_model_of_timms_alone(weights):
         find_checkpoint("timm:resnet18")
 
 
-def test_without_a_network_it_says_so_at_once_and_asks_once(monkeypatch):
+def test_without_a_network_it_fails_at_once_after_one_request(monkeypatch):
     calls = []
 
     def deaf(*args, **named):

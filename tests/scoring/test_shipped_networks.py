@@ -12,7 +12,7 @@ from scoring.shipped_networks import NETWORKS, same_padding
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("size", [33, 64, 97, 128])
-def test_features_are_those_of_timm_with_the_same_weights(name, size):
+def test_features_equal_timm_with_the_same_weights(name, size):
     generator = torch.Generator().manual_seed(size)
     ours, reference = NETWORKS[name](), timm.create_model(name, num_classes=0)
     for value in reference.state_dict().values():
@@ -46,7 +46,7 @@ def test_shipped_models_need_no_timm(name):
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "dilation"), [(128, 3, 2, 1), (7, 5, 2, 1), (9, 3, 3, 2)])
-def test_padding_is_that_of_timm(size, kernel, stride, dilation):
+def test_padding_equals_timm(size, kernel, stride, dilation):
     assert same_padding(size, kernel, stride, dilation) == timm.layers.get_same_padding(size, kernel, stride, dilation)
 
 

@@ -28,7 +28,7 @@ def test_the_benchmark_of_the_cache_runs_and_times_every_part(tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--models", "trio"], ["--models", "random:resnet10t", "--backend", "openvino"]])
-def test_the_benchmark_of_scoring_tells_decoding_model_and_the_whole(options):
+def test_the_benchmark_of_scoring_reports_decoding_model_and_the_whole(options):
     pytest.importorskip("openvino")
     script = [sys.executable, str(ROOT / "benchmarks" / "score.py"), "--images", "24", "--repeats", "1"]
     done = subprocess.run([*script, *options], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -38,7 +38,7 @@ def test_the_benchmark_of_scoring_tells_decoding_model_and_the_whole(options):
         assert [line.split()[0] for line in table.splitlines()[1:5]] == ["decoding", "model", "resident", "whole"]
 
 
-def test_the_benchmark_of_backends_tells_speeds_and_what_becomes_of_scores():
+def test_the_benchmark_of_backends_reports_speeds_and_what_becomes_of_scores():
     ways = ["eager bf16, channels last", "curate fp32"]
     script = [sys.executable, str(ROOT / "benchmarks" / "backends.py"), "--models", "trio", "--rounds", "1"]
     script += ["--ways", *ways, "--images", str(ROOT / "examples" / "photos")]
@@ -53,7 +53,7 @@ def test_the_benchmark_of_backends_tells_speeds_and_what_becomes_of_scores():
 
 
 @pytest.mark.parametrize("options", [["known"], ["speed", "--rows", "3000", "--width", "16", "--queries", "50"]])
-def test_the_benchmark_of_retrieval_tells_coverage_and_speed(options):
+def test_the_benchmark_of_retrieval_reports_coverage_and_speed(options):
     script = [sys.executable, str(ROOT / "benchmarks" / "retrieval.py"), *options]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ def test_a_crop_of_the_whole_is_the_image():
     assert torch.equal(features.square_crops(images, np.ones(3), torch.Generator(), 8), images)
 
 
-def test_a_crop_shows_the_share_of_the_side_that_was_asked_for():
+def test_a_crop_shows_the_share_of_the_side_that_was_requested():
     ramp = torch.arange(32.0).view(1, 1, 1, 32).expand(400, 3, 32, 32)  # a pixel's value is its column
     crops = features.square_crops(ramp, np.full(400, 0.5), torch.Generator().manual_seed(0), 16)
     first, last = crops[:, 0, 0, 0], crops[:, 0, 0, -1]
@@ -84,7 +84,7 @@ def test_reported_images_choose_nothing():
     assert not (tuned | set(range(25_000)[benchmark.TRAIN])) & set(range(25_000)[benchmark.HELD_OUT])
 
 
-def test_class_means_of_unanimous_votes_are_those_of_labels():
+def test_class_means_of_unanimous_votes_match_labels():
     mu = torch.nn.functional.normalize(torch.randn(30, 4, generator=torch.Generator().manual_seed(0)), dim=1)
     labels = torch.arange(30) % 10
     slow = torch.stack([torch.nn.functional.normalize(mu[labels == c].sum(0), dim=0) for c in range(10)])
@@ -227,7 +227,7 @@ def test_rows_in_another_order_are_refused(tmp_path):
         features._columns(path, 2)
 
 
-def test_features_of_another_trunk_are_refused(tmp_path):
+def test_features_of_another_backbone_are_refused(tmp_path):
     save_file({"train": torch.zeros(1, 1, 1)}, tmp_path / "trained.safetensors", metadata={"trunk": "other"})
     with pytest.raises(InputError, match=r"trained\.safetensors .*other.*remove it"):
         features.open_features(tmp_path, tmp_path, "trained", n_crops=1)

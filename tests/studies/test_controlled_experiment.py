@@ -51,7 +51,7 @@ def test_smoothing_spreads_mu_over_the_sphere():
     assert abs(mean_cosine(500)) < 0.2
 
 
-def test_the_chance_of_acceptance_is_the_average_of_the_likelihood_over_the_posterior(generator):
+def test_the_probability_of_acceptance_is_the_average_of_the_likelihood_over_the_posterior(generator):
     x = torch.rand(3, 4, generator=torch.Generator().manual_seed(2))
     mu, kappa = generator.posterior(x)
     z = vmf.sample(mu[:2], kappa[:2], 1, generator=torch.Generator().manual_seed(3))[0]

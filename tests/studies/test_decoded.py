@@ -75,7 +75,7 @@ def files(tmp_path, model):
     return tmp_path
 
 
-def test_a_sheet_shows_pictures_first_and_a_model_without_a_decoder_is_refused(files, tiny_checkpoint):
+def test_a_sheet_shows_images_first_and_a_model_without_a_decoder_is_refused(files, tiny_checkpoint):
     decoded.main([str(files / "m.safetensors"), str(files / "p.parquet"), "-o", str(files / "d.png")])
     with Image.open(files / "d.png") as file:
         sheet = np.asarray(file)
@@ -115,7 +115,7 @@ def test_the_frechet_distance_is_its_formula_with_a_root_of_the_product(n, m, wi
         assert decoded_measures.frechet_distance(x, y) == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_frechet_distance_of_diagonal_gaussians_is_that_of_means_and_standard_deviations():
+def test_the_frechet_distance_of_diagonal_gaussians_matches_means_and_standard_deviations():
     signs = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * np.sqrt(3 / 4)  # of variance 1, uncorrelated
     x, y = signs * [2.0, 0.5] + [1.0, 0.0], signs * [0.3, 3.0] + [0.0, 5.0]
     expected = 1 + 25 + (2 - 0.3) ** 2 + (0.5 - 3) ** 2
@@ -131,7 +131,7 @@ def test_a_frechet_distance_of_other_shapes_is_refused(x, y):
         decoded_measures.frechet_distance(np.zeros(x), np.zeros(y))
 
 
-def test_pictures_are_read_by_the_network_as_files_are(tiny_checkpoint):
+def test_images_are_read_by_the_network_as_files_are(tiny_checkpoint):
     network, _ = load_model(tiny_checkpoint)
     pixels = torch.randint(0, 256, (5, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     with torch.no_grad():
@@ -167,7 +167,7 @@ def test_draws_of_classes_are_in_turn_and_named_by_real_images(files, model, tin
     assert decoded.OF_CLASS in "".join(lines)
 
 
-def test_the_distance_of_drawn_pictures_stands_beside_its_baselines(files, tiny_checkpoint, monkeypatch, capsys):
+def test_the_distance_of_drawn_images_is_printed_with_its_baselines(files, tiny_checkpoint, monkeypatch, capsys):
     monkeypatch.setattr(decoded, "FITTED", 20)
     monkeypatch.setattr(decoded, "NETWORK", tiny_checkpoint)
     typed = [str(files / "m.safetensors"), str(files / "n.safetensors"), str(files / "p.parquet")]

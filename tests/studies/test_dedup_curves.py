@@ -97,7 +97,7 @@ def test_pairs_within_groups_are_all_of_each_group_and_none_of_no_group():
     assert set(zip(pairs.a.tolist(), pairs.b.tolist(), strict=True)) == {(0, 2), (0, 4), (2, 4), (3, 6)}
 
 
-def test_whole_runs_ask_for_what_there_is():
+def test_full_runs_request_what_exists():
     parameters = inspect.signature(curate.dedup).parameters
     for options in dedup_quality.AS_RUN.values():
         assert options.keys() <= parameters.keys()

@@ -35,7 +35,7 @@ def pictures():
     return Pictures(pixels, label, 2)
 
 
-def test_a_histogram_counts_every_row_once_and_its_slope_is_that_of_most_likelihood():
+def test_a_histogram_counts_every_row_once_and_its_slope_matches_most_likelihood():
     draw = np.random.default_rng(0)
     certainty = draw.normal(size=900)
     right = draw.random(900) < 1 / (1 + np.exp(-(0.5 + 1.5 * certainty)))
@@ -67,7 +67,7 @@ def test_the_agreement_of_views_is_the_mean_cosine_over_all_pairs(eye, pictures,
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_the_surest_crop_is_no_less_sure_than_any_single_one(eye, pictures, sign, monkeypatch):
+def test_the_most_certain_crop_is_no_less_certain_than_any_single_one(eye, pictures, sign, monkeypatch):
     probe, seen = probe_of(eye, pictures), []
     look = Eye.look
 
@@ -86,7 +86,7 @@ def test_the_surest_crop_is_no_less_sure_than_any_single_one(eye, pictures, sign
     assert best.best[0] == pytest.approx(said.mean())
 
 
-def test_views_are_drawn_anew_where_they_are_drawn_at_all(eye, pictures):
+def test_views_are_drawn_again_where_they_are_drawn_at_all(eye, pictures):
     right = np.arange(12) < 5
     columns = by_view(eye, pictures, right)
     assert {name: len(by["all"]) for name, by in columns.items()} == {
@@ -102,7 +102,7 @@ def test_views_are_drawn_anew_where_they_are_drawn_at_all(eye, pictures):
     assert columns["blur"]["wrong"].shape == (1, 7)
 
 
-def test_few_labels_ask_rows_that_were_not_learned_from_and_the_same_ones_of_every_model(monkeypatch):
+def test_few_labels_query_rows_outside_training_and_the_same_for_every_model(monkeypatch):
     draw = np.random.default_rng(0)
     label = np.arange(200) % 4
     rows = {"good": np.eye(4)[label] + 0.3 * draw.normal(size=(200, 4)), "bad": draw.normal(size=(200, 4))}

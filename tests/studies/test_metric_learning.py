@@ -109,7 +109,7 @@ def test_differences_are_paired_by_seed():
     assert lines[2].startswith("| EL-nivMF less ProxyNCA++ | +10.0 ±0.0 |")
 
 
-def test_a_setting_that_does_not_exist_is_told_before_anything_is_run(folder, tmp_path):
+def test_a_setting_that_does_not_exist_is_reported_before_anything_is_run(folder, tmp_path):
     with pytest.raises(SystemExit, match="no parameter 'colour'"):
         study.main(
             ["--data", str(folder), "--datasets", "grocery", "--work", str(tmp_path / "w"), "--add", "nivmf colour=3"]

@@ -67,7 +67,7 @@ def typed(data, work, *variants, more=()):
     ]
 
 
-def test_a_study_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypatch):
+def test_a_study_runs_resumes_and_gives_the_same(data, tmp_path, capsys, monkeypatch):
     variants = ["simsiam", "visimsiam lr=0.01 schedule=cosine"]
     out = tmp_path / "results.json"
     chart = tmp_path / "cosines.svg"
@@ -143,13 +143,13 @@ def test_what_a_cpu_needs_bends_a_recipe_and_what_is_typed_does_not():
         (["simsiam 3"], "takes NAME=VALUE"),
     ],
 )
-def test_a_slip_is_told_in_a_line_before_anything_is_trained(data, tmp_path, variants, told):
+def test_a_slip_is_reported_in_a_line_before_anything_is_trained(data, tmp_path, variants, told):
     with pytest.raises(SystemExit, match=told):
         study.main(typed(data, tmp_path / "work", "visimsiam", *variants))
     assert not list((tmp_path / "work").iterdir())
 
 
-def test_transfer_and_few_labels_are_measured_beside_random_weights(data, tmp_path, capsys, monkeypatch):
+def test_transfer_and_few_labels_are_measured_next_to_random_weights(data, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(transfer, "TUNED_VIEWS", 64)
     out = tmp_path / "results.json"
     more = ["--transfer", "cifar10", "--labels", "0.25", "1", "--out", str(out)]
@@ -184,7 +184,7 @@ def test_tuning_learns_from_the_labels_and_leaves_the_model_as_it_was(data, monk
     assert few == transfer.few_labels(model, pictures, [0.1, 0.5], seed=0, device=torch.device("cpu"))
 
 
-def test_the_labels_of_a_share_are_of_every_class_and_those_of_a_smaller_share_are_among_them():
+def test_the_labels_of_a_share_cover_every_class_and_contain_smaller_shares():
     labels = np.repeat([0, 1, 2], [100, 40, 3])
     rows = transfer.labelled(labels, 0.1, seed=3)
     assert np.bincount(labels[rows]).tolist() == [10, 4, 1]
@@ -193,7 +193,7 @@ def test_the_labels_of_a_share_are_of_every_class_and_those_of_a_smaller_share_a
     assert set(transfer.labelled(labels, 0.1, seed=4)) != set(rows)
 
 
-def test_held_out_pictures_are_those_of_the_split_and_count_by_the_classes_of_all(tmp_path):
+def test_held_out_images_follow_the_split_and_count_by_the_classes_of_all(tmp_path):
     stored = io.BytesIO()
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(stored, "PNG")
     label = np.repeat(np.arange(5), 6)
@@ -216,7 +216,7 @@ def blobs(n, seed):
     return centres[labels] + 0.6 * torch.randn(n, 8, generator=generator), labels
 
 
-def test_the_vote_is_that_of_another_library():
+def test_the_vote_equals_another_library():
     (learned, labels), (asked, _) = blobs(150, 0), blobs(60, 1)
     unit = [torch.nn.functional.normalize(rows, dim=1).numpy() for rows in (learned, asked)]
     other = KNeighborsClassifier(
@@ -282,7 +282,7 @@ def test_worth_has_the_direction_of_the_column_and_refuses_what_has_no_rank():
         measures.certainty_measures("kappa_x", np.r_[np.nan, np.zeros(199)], features, labels, said)
 
 
-def test_a_mixture_finds_classes_that_lie_apart_and_not_those_that_do_not():
+def test_a_mixture_finds_classes_that_are_apart_and_not_those_that_do_not():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(300) % 3
     apart = 6 * torch.eye(40)[labels] + torch.randn(300, 40, generator=generator)
@@ -293,7 +293,7 @@ def test_a_mixture_finds_classes_that_lie_apart_and_not_those_that_do_not():
     assert (measures.gmm_answers(apart, turned, apart, 3, seed=0) == turned).float().mean() < 0.5
 
 
-def test_pictures_with_styles_are_held_out_of_the_same_file(tmp_path):
+def test_images_with_styles_are_held_out_of_the_same_file(tmp_path):
     generator, images = np.random.default_rng(0), []
     for _ in range(30):
         stored = io.BytesIO()
@@ -331,7 +331,7 @@ def test_the_representation_of_a_model_with_a_posterior_is_its_mean_and_styles_a
     assert {"linear", "mlp", "knn", "gmm", "inner", "style", "unc_simvae_error R-AUROC"} <= set(found)
 
 
-def test_weights_that_nothing_trained_are_those_of_the_model_that_is_named(data, tmp_path, capsys):
+def test_untrained_weights_belong_to_the_named_model(data, tmp_path, capsys):
     out = tmp_path / "results.json"
     variants = ["random vae latent_dim=3 channels=4", "random simsiam"]
     study.main(typed(data, tmp_path / "work", *variants, more=["--out", str(out)]))

@@ -17,7 +17,7 @@ def run(*options):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_every_entry_has_the_budget_that_is_asked_for_and_says_what_it_took():
+def test_every_entry_has_the_requested_budget_and_reports_its_cost():
     done = run("--rows", "2000", "--budget", "70", "--only", "k-center,margin,k-means")
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()[1:] if not line.startswith(" ")]
@@ -29,7 +29,7 @@ def test_every_entry_has_the_budget_that_is_asked_for_and_says_what_it_took():
         assert float(peak.replace(",", "")) > 20  # an interpreter with NumPy and the rows
 
 
-def test_an_entry_that_takes_too_long_is_killed_and_its_row_says_so():
+def test_an_entry_that_takes_too_long_is_killed_and_its_row_marked():
     done = run("--rows", "500", "--limit", "0.01", "--only", "margin")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].split("-  ")[1] == "cut off after 0.01 s, with the reading of the rows"

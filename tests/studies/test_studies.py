@@ -120,7 +120,7 @@ def roughness(pixels):
 
 
 @pytest.mark.parametrize("kind", study_data.JUNK)
-def test_junk_keeps_the_size_and_loses_the_picture(kind):
+def test_junk_keeps_the_size_and_loses_the_image(kind):
     before = np.asarray(Image.open(io.BytesIO(picture())), float)
     spoilt = Image.open(io.BytesIO(study_data.spoilt(picture(), kind, np.random.default_rng(0))))
     assert spoilt.size == (32, 32)
@@ -182,14 +182,14 @@ def test_one_of_three_annotators_answers_for_each_row():
     assert labelling.annotator(rows, None, 0) is None
 
 
-def test_principal_directions_are_those_of_the_singular_values():
+def test_principal_directions_match_the_singular_values():
     rows = np.random.default_rng(0).normal(size=(50, 5)) * [1, 9, 3, 0.1, 5]
     turn = study_features.principal(rows, 2)
     expected = np.linalg.svd(rows - rows.mean(0))[2][:2]
     assert np.abs(turn.T @ expected.T) == pytest.approx(np.eye(2), abs=1e-6)
 
 
-def test_the_surest_rows_come_first_and_by_class_the_classes_take_turns():
+def test_the_most_certain_rows_come_first_and_by_class_the_classes_take_turns():
     rows = scored()
     pool = labelling.Pool(np.arange(200), vectors=rows.vectors, labels=rows.columns["label"])
     drawn = training.Drawn(np.arange(200), pool, rows, rows.vectors, rows.vectors, 3)
@@ -235,7 +235,7 @@ def small_run(work):
 
 
 @needs_data
-def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
+def test_the_labelling_study_runs_resumes_and_prints_what_follows(work, capsys):
     typed = small_run(work)
     typed += ["--budgets", "10", "30", "60", "--strategies", "random", "auto", "margin"]
     labelling.main(typed)
@@ -259,7 +259,7 @@ def test_the_labelling_study_runs_goes_on_and_tells_what_follows(work, capsys):
 
 
 @needs_data
-def test_the_training_study_runs_and_tells_how_many_labels_are_wrong(work, capsys):
+def test_the_training_study_runs_and_reports_how_many_labels_are_wrong(work, capsys):
     typed = small_run(work)
     names = ["random", "stratified", "auto + guard unc_losspred", "small-loss", "keep-top kappa_visimsiam", "all"]
     training.main([*typed, "--shares", "0.2", "0.5", "--strategies", *names])
@@ -275,7 +275,7 @@ def test_the_training_study_runs_and_tells_how_many_labels_are_wrong(work, capsy
 
 
 @needs_data
-def test_a_strategy_that_does_not_exist_is_told(work):
+def test_a_strategy_that_does_not_exist_is_reported(work):
     typed = [
         "--data",
         str(DATA),
@@ -296,7 +296,7 @@ def test_a_strategy_that_does_not_exist_is_told(work):
         training.main([*typed, "--strategies", "margn"])
 
 
-def test_a_picture_that_cannot_be_scored_stops_a_study(tmp_path):
+def test_an_image_that_cannot_be_scored_stops_a_study(tmp_path):
     table = pa.table({"key": ["a"], "image": pa.array([b"no image"], pa.binary())})
     pq.write_table(table, tmp_path / "source.parquet")
     with pytest.raises(SystemExit, match="1 of 1 images"):

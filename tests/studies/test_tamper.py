@@ -31,7 +31,7 @@ def test_places_are_every_byte_once(tmp_path):
     assert {(path.name, at) for path, at, _ in drawn} == {(p.name, at) for p, at, _ in tamper.places(files, None, 0)}
 
 
-def test_a_change_that_is_not_found_is_told(monkeypatch, capsys):
+def test_a_change_that_is_not_found_is_reported(monkeypatch, capsys):
     calls = iter([False] + [False, True] * 3 + [False])
     monkeypatch.setattr(tamper, "is_detected", lambda kept: next(calls))
     assert tamper.main(["--flips", "6", "--rows", "4"]) == 1

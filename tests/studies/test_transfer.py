@@ -81,7 +81,7 @@ def embedding_of(tables, start):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), table
 
 
-def test_r_auroc_is_that_of_a_loop_over_rows(done):
+def test_r_auroc_matches_a_loop_over_rows(done):
     record, tables, _ = done
     rows, table = embedding_of(tables, "grocery")
     label = np.array(table["label"].to_pylist())
@@ -108,7 +108,7 @@ def test_the_mean_is_over_sets_and_its_interval_too(done):
     assert table["mean"]["nearest, raw"][1] < np.mean(values) < table["mean"]["nearest, raw"][2]
 
 
-def test_a_fit_with_labels_is_beside_the_probe_with_the_same_and_learns_from_fifty(done):
+def test_a_fit_with_labels_is_printed_with_the_probe_and_learns_from_fifty(done):
     ours = done[0]["R-AUROC"]
     assert ours["grocery"]["unc_fitted, 5% labels"] != ours["grocery"]["unc_fitted, 1% labels"]
     gain = done[0]["R-AUROC of unc_fitted"]["grocery"]["5% labels, less probe entropy, 5% labels"]
@@ -127,7 +127,7 @@ def test_average_precision_is_scikit_learns_over_the_pairs_that_count(done):
     assert ours[0] == pytest.approx(expected, abs=1e-4)
 
 
-def test_junk_takes_its_share_in_equal_crowds_and_what_goes_is_as_many_as_were_planted(done):
+def test_junk_has_its_share_in_equal_crowds_and_as_many_rows_are_dropped_as_planted(done):
     record, tables, _ = done
     _, table = embedding_of(tables, "grocery_30_junk")
     kinds, counts = np.unique(table["kind"].to_pylist(), return_counts=True)
@@ -142,7 +142,7 @@ def test_junk_takes_its_share_in_equal_crowds_and_what_goes_is_as_many_as_were_p
     assert record["junk removed, 30%"]["grocery"]["unc_visimsiam"][0] == pytest.approx(junk[gone].mean(), abs=1e-4)
 
 
-def test_every_section_prints_a_table_and_random_weights_stand_beside_the_model(done):
+def test_every_section_prints_a_table_with_random_weights_next_to_the_model(done):
     record, _, printed = done
     assert "random weights, unc_visimsiam" in record["R-AUROC"]["mean"]
     for title in record.keys() - {"model"}:

@@ -102,7 +102,7 @@ def typed(data, work, *more):
     ]
 
 
-def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, monkeypatch):
+def test_the_benchmark_runs_resumes_and_gives_the_same(data, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(url_estimators, "FEW_STEPS", 2)
     monkeypatch.setattr(url_measures, "REPEATS", 20)
     out = tmp_path / "results.jsonl"
@@ -129,7 +129,7 @@ def test_the_benchmark_runs_goes_on_and_says_the_same(data, tmp_path, capsys, mo
         url.main([*arguments, "--shots", "3"])
 
 
-def test_upstream_is_cut_by_class_and_no_held_out_picture_is_trained_on(data, tmp_path):
+def test_upstream_is_cut_by_class_and_no_held_out_image_is_trained_on(data, tmp_path):
     parts = url_data.class_parts(np.repeat(np.arange(200), 3))
     assert [len(part) for part in parts] == [140, 30, 30]
     assert sorted(np.concatenate(parts)) == list(range(200))
@@ -244,7 +244,7 @@ def test_an_uncertainty_that_is_not_a_number_is_refused():
         question.values({question.dataset: np.full(40, np.nan)}, np.ones((1, len(measured.keys)), np.int32))
 
 
-def test_a_crop_is_as_far_as_the_nearest_picture_that_it_is_not_of():
+def test_a_crop_is_as_far_as_the_nearest_image_that_it_is_not_of():
     measured = toy()
     model = torch.nn.Module()
     model.embed = url_measures.unit  # type: ignore[assignment]
@@ -305,7 +305,7 @@ def test_going_on_takes_over_what_fits_and_leaves_the_first_as_it_was():
     assert all(torch.equal(value, before[name]) for name, value in old.state_dict().items())
 
 
-def test_the_picture_alone_counts_the_way_round_that_is_better():
+def test_the_image_alone_counts_in_the_better_direction():
     sets, drawn = list(url_data.DOWNSTREAM), np.zeros((4, 1), np.int64)
 
     def reached(value):

@@ -23,7 +23,7 @@ def ramp(n, side=32):
     )
 
 
-def test_crops_show_the_share_and_the_place_that_they_say():
+def test_crops_show_the_stated_share_and_place():
     n = 4000
     out = augment.random_resized_crop(ramp(n), 16, (0.2, 0.5), draw(n))
     wide = (out[:, 0, 8, -1] - out[:, 0, 8, 0]).abs() / 255 * 16 / 15
@@ -70,7 +70,7 @@ def test_jitter_scales_brightness_within_its_bounds():
     assert 139 < bright.max() <= 140.1
 
 
-def test_a_grey_box_covers_the_share_that_it_says():
+def test_a_grey_box_covers_the_stated_share():
     images = torch.zeros(2000, 3, 64, 64)
     boxed = augment.add_box(images, draw(2000), area=(0.25, 0.25))
     covered = (boxed[:, 0] == 127.5).float().mean((1, 2))
@@ -78,7 +78,7 @@ def test_a_grey_box_covers_the_share_that_it_says():
     assert covered.std() < 0.02
 
 
-def test_noise_has_the_deviation_that_it_says():
+def test_noise_has_the_stated_deviation():
     images = torch.full((400, 3, 32, 32), 127.0)
     deviation = (augment.add_noise(images, draw(400), most=20) - images).flatten(1).std(1)
     assert deviation.max() < 21
@@ -96,7 +96,7 @@ def test_views_repeat_with_the_seed_and_differ_without():
     assert first.max() <= 255
 
 
-def test_a_chance_above_one_is_refused():
+def test_a_probability_above_one_is_refused():
     with pytest.raises(InputError, match=r"blur .*got 1\.5"):
         Augmentation(blur=1.5)
 
@@ -160,7 +160,7 @@ def test_stronger_jitter_changes_images_more():
 
 
 @pytest.mark.parametrize("part", [slice(None), slice(2, 5)])
-def test_views_drawn_at_once_are_those_of_as_many_images(part):
+def test_views_drawn_at_once_equal_views_of_as_many_images(part):
     recipe = Augmentation(corrupt=0.5, solarize=0.5)
     several = Draw(5, torch.device("cpu"), 7, part).of_views(3)
     as_images = Draw(15, torch.device("cpu"), 7)

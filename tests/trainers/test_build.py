@@ -63,7 +63,7 @@ def recipe(method="losspred", **changes):
 
 
 @torch.inference_mode()
-def test_heads_accumulate_on_a_frozen_trunk_and_nothing_there_changes_by_a_bit(one, blobs, tmp_path):
+def test_heads_accumulate_on_a_frozen_backbone_and_nothing_there_changes_by_a_bit(one, blobs, tmp_path):
     before = {name: value.clone() for name, value in one.state_dict().items()}
     said = one(blobs.pixels)
     for method, optimizer in (("losspred", "adamw"), ("simsiam", "sgd")):
@@ -87,13 +87,13 @@ def test_heads_accumulate_on_a_frozen_trunk_and_nothing_there_changes_by_a_bit(o
         assert set(now.columns) - set(said.columns) == ({"unc_losspred"} if method == "losspred" else set())
 
 
-def test_the_method_of_an_old_head_gets_a_fresh_one_in_its_place(one):
+def test_the_method_of_an_old_head_gets_a_new_head(one):
     model, _ = build(recipe("visimsiam", freeze="trunk", own={"latent_dim": 8}), 0, init=one)
     assert model.spec.heads["visimsiam"] == KappaHeadSpec(512, 7.0)
     assert not list(model.heads)[1:]
 
 
-def test_a_trunk_that_moves_leaves_old_heads_behind_and_keeps_the_normalisation(one):
+def test_a_backbone_that_moves_leaves_old_heads_behind_and_keeps_the_normalisation(one):
     model, _ = build(recipe("losspred", size=24), 2, init=one)
     assert set(model.spec.heads) == {"losspred"}
     assert model.spec.preprocessing == replace(OWN, size=24, resize=24)
@@ -251,7 +251,7 @@ def test_published_weights_come_with_their_own_preprocessing(tmp_path, monkeypat
     assert model.spec.preprocessing.resize == 248
 
 
-def test_published_weights_that_cannot_be_fetched_say_so_in_one_line(monkeypatch):
+def test_published_weights_that_cannot_be_fetched_are_reported_in_one_line(monkeypatch):
     def offline(*args, **named):
         raise OSError("no route to host\nand a trace")
 

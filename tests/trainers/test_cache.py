@@ -118,7 +118,7 @@ def test_more_epochs_lengthen_a_cache_and_fewer_leave_it(copy, made, model, file
     assert {name: data for name, data in bytes_of(copy).items() if name in before} == before
 
 
-def test_pixels_that_do_not_fit_are_decoded_anew_and_give_the_same_bytes(made, model, files, tmp_path, monkeypatch):
+def test_pixels_that_do_not_fit_are_decoded_again_and_give_the_same_bytes(made, model, files, tmp_path, monkeypatch):
     monkeypatch.setattr(extract, "free_memory", lambda: 1)
     monkeypatch.setattr(extract, "BLOCK", 8)  # and in several blocks
     said = []
@@ -184,7 +184,7 @@ def test_losses_of_ones_own_are_kept(model, files, tmp_path):
     assert open_cache(tmp_path / "f").losses.tolist() == [float(i) for i in range(N) if i != 5]
 
 
-def test_an_augmentation_that_nobody_knows_is_refused(made, tmp_path, model, files):
+def test_an_unknown_augmentation_is_refused(made, tmp_path, model, files):
     """Even where every file agrees on it, as another version would's."""
     strange = {**about(model, 1), "recipe": {**RECIPE.to_json(), "augmentation": {"shear": 1}}}
     make_cache(tmp_path / "f", strange, images(files), model, RECIPE, workers=1)
@@ -217,7 +217,7 @@ def test_labels_that_changed_between_two_epochs_are_noticed(copy, made, model, f
         open_cache(copy)
 
 
-def test_the_digest_of_labels_is_that_of_every_row_in_whatever_blocks():
+def test_the_digest_of_labels_covers_every_row_in_whatever_blocks():
     def digest(*blocks):
         targets = TargetsDigest()
         for labels, losses in blocks:

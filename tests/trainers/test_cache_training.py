@@ -34,7 +34,7 @@ def config(method="losspred", **changes):
 
 
 @pytest.mark.parametrize("method", ["losspred", "mcinfonce", "visimsiam"])
-def test_a_head_trained_from_the_cache_stands_on_an_untouched_backbone(made, model, tmp_path, method):
+def test_a_head_trained_from_the_cache_leaves_the_backbone_unchanged(made, model, tmp_path, method):
     before = {name: value.clone() for name, value in model.backbone.state_dict().items()}
     cache = open_cache(made)
     recipe = config(method)
@@ -112,7 +112,7 @@ def test_memory_holds_no_more_epochs_than_fit(copy, model, files, monkeypatch):
         cache.epoch(1)
 
 
-def test_too_few_epochs_for_the_views_say_how_many_to_make(made, model, files, tmp_path):
+def test_too_few_epochs_for_the_views_name_how_many_to_make(made, model, files, tmp_path):
     make(tmp_path / "f", model, files, epochs=2)
     cache = open_cache(tmp_path / "f")
     with pytest.raises(InputError, match=r"mcinfonce .*has 1; .*--epochs 3"):
@@ -132,7 +132,7 @@ def test_the_only_epoch_there_is_serves_a_method_with_one_view(model, files, tmp
     train(config(epochs=1), cache, state=tmp_path / "s", device=CPU, start=build(config(), 3, init=model))
 
 
-def test_a_recipe_whose_trunk_moves_cannot_read_a_cache(made, model, tmp_path):
+def test_a_recipe_whose_backbone_moves_cannot_read_a_cache(made, model, tmp_path):
     with pytest.raises(ValueError, match="frozen backbone"):
         train(config(freeze="nothing"), open_cache(made), state=tmp_path / "s", device=CPU)
 

@@ -68,7 +68,7 @@ def test_bright_images_keep_their_order_and_come_close_to_white():
         assert (np.diff(lit[order]) > -1e-3).all()
 
 
-def test_a_blank_page_forgets_the_picture_and_comes_in_white_black_and_colours():
+def test_a_blank_page_forgets_the_image_and_comes_in_white_black_and_colours():
     images = pictures(2000, side=8)
     pages = augment.blank(images, draw(2000))
     assert torch.allclose(pages, augment.blank(255 - images, draw(2000)))
@@ -81,7 +81,7 @@ def test_a_blank_page_forgets_the_picture_and_comes_in_white_black_and_colours()
     assert (pages.flatten(2).std(2).amax(1) == 0).float().mean() > 0.1  # some are constant
 
 
-def test_a_flat_image_is_a_colour_and_a_little_of_the_picture():
+def test_a_flat_image_is_a_colour_and_a_little_of_the_image():
     images = pictures(200)
     flat = augment.flat(images, draw(200))
     apart = images - images.mean((2, 3), keepdim=True)
@@ -94,7 +94,7 @@ def test_a_flat_image_is_a_colour_and_a_little_of_the_picture():
         assert (flat[at] - level[at] - share * apart[at]).abs().max() < 1.1  # what rounding leaves
 
 
-def test_blur_is_scipys_and_its_width_lies_between_its_bounds():
+def test_blur_is_scipys_and_its_width_is_between_its_bounds():
     images = pictures(40, side=64)
     ours = augment.blurred(images, draw(40))
     sigma = 64 * draw(40).log_uniform(0.015, 0.15)
@@ -106,7 +106,7 @@ def test_blur_is_scipys_and_its_width_lies_between_its_bounds():
         assert np.abs(ours[at].numpy() - reference)[:, 30:-30, 30:-30].max() < 0.05
 
 
-def test_noise_adds_what_it_says_in_cells_of_the_picture_that_it_stands_for():
+def test_noise_adds_the_stated_deviation_in_cells_of_the_image():
     images = torch.full((900, 3, 16, 16), 127.5)
     noise = augment.noisy(images, draw(900)) - 127.5
     deviation = spread(noise)
@@ -184,7 +184,7 @@ def test_compression_is_what_pillows_jpeg_does(quality):
         assert np.abs(original - reference).mean() > 4 * apart.mean()
 
 
-def test_compression_at_the_size_of_the_view_is_that_of_its_blocks():
+def test_compression_at_the_size_of_the_view_follows_its_blocks():
     images = pictures(60, side=32)
     out = augment.compressed(images, draw(60))
     numbers = draw(60)
@@ -227,7 +227,7 @@ def test_all_kinds_are_as_likely_and_each_image_gets_one():
     assert np.abs(shares - 1 / len(before)).max() < 0.03
 
 
-def test_views_are_damaged_with_the_chance_that_the_recipe_names_and_are_the_same_otherwise():
+def test_views_are_damaged_with_the_probability_that_the_recipe_names_and_are_the_same_otherwise():
     images = pictures(400, side=24)
     plain = Augmentation(scale=(0.9, 1.0), jitter=0, gray=0, blur=0)
     hurt = Augmentation(scale=(0.9, 1.0), jitter=0, gray=0, blur=0, damage=0.3)

@@ -70,7 +70,7 @@ def test_supervised_training_learns_two_plain_classes(blobs, tmp_path):
 
 
 @pytest.mark.parametrize("freeze", ["trunk", "batchnorm", "nothing"])
-def test_freezing_holds_what_it_says(blobs, tmp_path, freeze):
+def test_freezing_holds_the_named_parameters(blobs, tmp_path, freeze):
     before, _ = loop.build(recipe(), 2)
     after, _ = train(recipe(epochs=1, freeze=freeze), blobs, state=tmp_path / "s", device=CPU)
     same = {name: torch.equal(value, after.state_dict()[name]) for name, value in before.state_dict().items()}
@@ -111,7 +111,7 @@ def test_the_rate_warms_up_and_falls_to_zero():
         assert max(learning_rate(config, step, steps) for step in range(steps)) <= 1.0
 
 
-def test_collapse_is_said():
+def test_collapse_is_reported():
     assert warn({"loss": 1.0, "spread": 0.5}) is None
     assert "collapse" in warn({"loss": 1.0, "spread": 0.02})
 
@@ -174,7 +174,7 @@ def test_a_transformer_is_built_for_the_size_and_reads_small_views(blobs, tmp_pa
     assert model.eval()(blobs.pixels[:2]).embedding.shape == (2, 192)
 
 
-def test_a_backbone_that_cannot_read_a_view_says_so_in_one_line():
+def test_a_backbone_that_cannot_read_a_view_is_reported_in_one_line():
     with pytest.raises(InputError, match=r"16 pixels .*--set small_size"):
         loop.build(recipe(backbone="gmlp_ti16_224"), 0)
 
@@ -238,7 +238,7 @@ def test_a_step_without_memory_blames_the_images_where_they_take_most_of_it(
         ({"precision": "bf16", "freeze": "batchnorm"}, None),
     ],
 )
-def test_a_last_map_of_one_value_in_bf16_is_said_before_and_where_the_loss_is_no_number(
+def test_a_last_map_of_one_value_in_bf16_is_reported_before_and_where_the_loss_is_no_number(
     blobs, tmp_path, monkeypatch, changes, size
 ):
     config = recipe(**{"backbone": "resnet10t", "epochs": 1} | changes)
@@ -251,7 +251,7 @@ def test_a_last_map_of_one_value_in_bf16_is_said_before_and_where_the_loss_is_no
         assert "lower --lr" not in str(error.value)
 
 
-def test_a_kappa_that_is_stuck_at_zero_is_said():
+def test_a_kappa_that_is_stuck_at_zero_is_reported():
     assert "kappa has fallen" in warn({"loss": 1.0, "spread": 1.0, "kappa": 1e-4})
 
 

@@ -45,7 +45,7 @@ def test_what_is_typed_goes_before_the_recipe():
         with_named_recipe(typed("umm", "cifar10", cached="features"))
 
 
-def test_the_steps_of_umm_are_those_of_its_paper():
+def test_the_steps_of_umm_follow_its_paper():
     config = recipe("umm", {"schedule": named_recipe("umm", "cifar10").options["schedule"], "lr": 0.06})
     for epoch, rate in ((0, 0.06), (59, 0.06), (60, 0.03), (119, 0.03), (120, 0.006), (160, 0.003), (199, 0.003)):
         assert learning_rate(config, epoch, 200) == pytest.approx(rate)

@@ -111,7 +111,7 @@ def test_processes_read_their_parts_of_every_batch_and_no_more(monkeypatch):
             assert torch.equal(group, torch.cat(pieces, 1))
 
 
-def test_the_next_image_of_the_batch_stands_in_for_one_that_is_broken():
+def test_the_next_image_of_the_batch_replaces_a_broken_one():
     clean = taken(Files().stream(), [0])[0]
     rows = clean.rows.tolist()
     broken = {f"i{rows[at]}": b"no image" for at in (1, 2, 5)}

@@ -76,7 +76,7 @@ def refused(table, *named, **options):
     assert "\n" not in str(error.value)
 
 
-def test_the_table_gets_the_chances_that_scikit_learn_gives(scored, tmp_path):
+def test_the_table_gets_the_probabilities_that_scikit_learn_gives(scored, tmp_path):
     result = calibrate(scored, apply=tmp_path / "c.parquet", column="kappa_x", bad="is_bad == true", **FEW)
     before, after = pq.read_table(scored), pq.read_table(tmp_path / "c.parquet")
     ok = pc.equal(before["status"], "ok").to_numpy()
@@ -102,7 +102,7 @@ def test_the_order_of_rows_decides_nothing(scored, known, tmp_path):
     assert first == other
 
 
-def test_a_row_without_a_score_has_no_chance(known, tmp_path):
+def test_a_row_without_a_score_has_no_probability(known, tmp_path):
     table = made(seed=3)
     values = table["unc_x"].to_pylist()
     values[:4] = [None, float("nan"), float("inf"), -1.0]
@@ -221,7 +221,7 @@ def test_what_nothing_can_be_fitted_on_is_one_line(scored, words, options):
     refused(scored, *words, **options)
 
 
-def test_rows_that_tell_nothing_are_one_line(tmp_path):
+def test_rows_without_information_are_one_line(tmp_path):
     table = made(n=200)
     alike = table.set_column(2, "unc_x", pa.array([0.5] * 200, pa.float32()))
     refused(written(tmp_path / "alike.parquet", alike), "0.5 on all", column="unc_x", bad="is_bad == true")
@@ -344,7 +344,7 @@ def test_a_chain_leads_through_the_calibrated_table(scored, known, tmp_path):
         curate.verify(kept.subset, chain=True)
 
 
-def test_a_pipeline_a_report_and_a_signature_take_chances_as_a_step(scored, known, tmp_path, monkeypatch):
+def test_a_pipeline_a_report_and_a_signature_take_probabilities_as_a_step(scored, known, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = f"""
 [calibrate]

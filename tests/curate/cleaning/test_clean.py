@@ -58,7 +58,7 @@ def test_the_folder_holds_subset_report_review_steps_and_the_file_of_the_pipelin
     assert run("verify", out / "steps").exit_code == 0
 
 
-def test_the_scores_explain_what_later_steps_dropped_and_the_folder_stands_for_its_subset(cleaned_once, tmp_path):
+def test_the_scores_explain_what_later_steps_dropped_and_the_folder_is_read_as_its_subset(cleaned_once, tmp_path):
     out = cleaned_once[0] / "out"
     decisions = pl.read_parquet(out / "subset.decisions.parquet")
     copy = decisions.filter(pl.col("decision") == "drop")["key"][0]
@@ -88,7 +88,7 @@ def test_findings_are_of_kept_rows_with_a_sheet_of_each_kind(cleaned_once):
     ]
 
 
-def test_a_second_run_with_nothing_new_changes_no_file_and_says_so(workdir):
+def test_a_second_run_with_nothing_new_changes_no_file_and_reports_it(workdir):
     before = snapshot(workdir)
     result = clean()
     assert result.exit_code == 0, result.output

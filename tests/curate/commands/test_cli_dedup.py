@@ -105,7 +105,7 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
     assert [path.name for path in folder.iterdir()] == ["scores.parquet"]
 
 
-def test_what_the_other_table_has_goes_or_is_told(folder):
+def test_rows_of_the_other_table_are_dropped_or_reported(folder):
     table, metadata = columns("o")
     table["sha256"] = ["k4", "k4", "k9", *(f"o{i}" for i in range(9))]
     write(folder / "old.parquet", table, metadata)
@@ -178,7 +178,7 @@ def test_a_finder_without_its_column_where_there_is_no_other_says_to_score_again
     assert "none" not in said
 
 
-def test_notes_are_told(folder):
+def test_notes_are_printed(folder):
     write(folder / "odd.parquet", {"key": ["a", "b"], "embedding": lists([[1, 0, 0, 0], [0, 0, 0, 0]])})
     result = run("dedup", "odd.parquet", "-o", "unique.parquet")
     assert result.exit_code == 0

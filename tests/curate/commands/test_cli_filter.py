@@ -108,7 +108,7 @@ def test_a_column_or_per_after_every_rule_counts_for_all():
     ]
 
 
-def test_keep_top_of_an_uncertainty_keeps_the_lowest_and_says_so(folder):
+def test_keep_top_of_an_uncertainty_keeps_the_lowest_and_reports_it(folder):
     result = run("filter", "scores.parquet", "--column", "unc_a", "--keep-top", "10", "-o", "kept.parquet")
     assert sorted(pl.read_parquet("kept.parquet")["unc_a"]) == [float(i) for i in range(10)]
     assert "higher: less certain" in result.stderr
@@ -227,7 +227,7 @@ def test_verify_exits_0_when_identical_and_1_when_not(folder):
 
 
 @pytest.mark.usefixtures("folder")
-def test_verify_of_a_subset_or_its_decisions_goes_by_the_receipt_beside_it():
+def test_verify_of_a_subset_or_its_decisions_uses_the_receipt_next_to_it():
     run("filter", "scores.parquet", "--keep-top", "80%", "-o", "kept.parquet")
     for name in ("kept.parquet", "kept.decisions.parquet"):
         assert run("verify", name).stdout == run("verify", "kept.receipt.json").stdout
@@ -288,7 +288,7 @@ def test_a_dry_run_of_a_condition_shows_the_first_that_go(folder):
     assert shown == [["would drop", f"k{i}"] for i in (0, 1, 10, 11, 20)]
 
 
-def test_a_count_that_could_be_per_cent_is_told_apart_from_a_share(folder):
+def test_a_count_that_could_be_per_cent_is_distinguished_from_a_share(folder):
     for amount, note in (("70", True), ("70%", False), ("0.7", False), ("101", False)):
         said = run("filter", "scores.parquet", "--keep-top", amount, "--dry-run").stdout
         assert (f"--keep-top {amount} is {amount} rows; {amount}% is a share" in said) == note

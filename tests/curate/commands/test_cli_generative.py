@@ -33,7 +33,7 @@ def workdir(place, monkeypatch):
     monkeypatch.chdir(place)
 
 
-def test_scores_are_of_the_posterior_and_commands_go_by_mu(tmp_path):
+def test_scores_are_of_the_posterior_and_commands_use_mu(tmp_path):
     assert read_header("simvae.safetensors")["embedding"] == "simvae"
     assert run("score", "photos", "-o", "scores.parquet", "--model", "simvae.safetensors").exit_code == 0
     table = pl.read_parquet("scores.parquet")

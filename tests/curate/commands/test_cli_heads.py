@@ -198,7 +198,7 @@ def test_a_class_that_is_nan_is_none_and_a_list_is_no_class(place, tmp_path):
         assert said in result.stderr
 
 
-def test_a_frozen_backbone_of_random_weights_is_said_to_be_one(tmp_path):
+def test_a_frozen_backbone_of_random_weights_is_reported(tmp_path):
     out = tmp_path / "m.safetensors"
     result = run("train", "losspred", "list.csv", "-o", out, "--backbone", "resnet10t", "--size", 32, *HEAD)
     assert result.exit_code == 0, result.output

@@ -39,7 +39,9 @@ def test_the_card_of_a_shipped_model_and_of_a_file_are_the_same(ships):
     assert f"digest: {read_header(ships)['digest']}" in lines
 
 
-def test_of_trunks_side_by_side_the_list_and_the_card_say_what_each_needs_and_whether_it_is_here(tmp_path, monkeypatch):
+def test_of_backbones_side_by_side_the_list_and_the_card_say_what_each_needs_and_whether_it_is_here(
+    tmp_path, monkeypatch
+):
     two_backbones.make_package(tmp_path)
     two_backbones.install(tmp_path, monkeypatch)
     path = tmp_path / "world.safetensors"
@@ -67,7 +69,7 @@ def test_json_is_the_card_itself(ships):
     assert list(json.loads(run("models", "--json").stdout)) == ["other", "world"]
 
 
-def test_an_installation_without_models_says_so(monkeypatch):
+def test_an_installation_without_models_is_reported(monkeypatch):
     monkeypatch.setattr("scoring.cards.shipped_models", dict)
     result = run("models")
     assert result.exit_code == 0
@@ -125,7 +127,7 @@ def test_info_of_a_checkpoint_shows_its_kind_and_card(tiny_checkpoint):
     assert facts == read_header(tiny_checkpoint)
 
 
-def test_strangers_weights_convert_and_then_score_and_carry_heads(tmp_path):
+def test_foreign_weights_convert_and_then_score_and_carry_heads(tmp_path):
     import timm
     import torch
 

@@ -89,7 +89,7 @@ def test_images_that_the_table_names_no_file_for_come_from_what_was_scored(tmp_p
         assert Path("r/rounds/0001/export/train", name).read_bytes() == picture[key]
 
 
-def test_verify_chooses_the_rounds_of_a_folder_again_and_says_so_in_one_line_each(truth):
+def test_verify_selects_the_rounds_of_a_folder_again_with_one_line_each(truth):
     run("init r t.parquet --batch 5 --holdout 0")
     run("next r")
     run("next r --partial")
@@ -166,7 +166,7 @@ def test_every_line_of_the_document_parses():
         group.commands[words[2]].make_context(words[2], words[3:])
 
 
-def test_init_says_what_round_one_asks_and_info_describes_the_folder(truth):
+def test_init_prints_what_round_one_requests_and_info_describes_the_folder(truth):
     made = run("init r t.parquet --batch 20 --holdout 30 --budget 90").stderr
     assert "requests 50 images" in made
     assert "later rounds request 20" in made

@@ -86,7 +86,7 @@ def test_a_name_of_another_kind_of_file_is_no_folder_of_parts(photos, name):
     assert sorted(path.name for path in photos.iterdir()) == before
 
 
-def test_scoring_a_scored_table_says_so_in_one_line(photos):
+def test_scoring_a_scored_table_is_reported_in_one_line(photos):
     run("score", "photos", "-o", "s.parquet", *OPTIONS)
     said = run("score", "s.parquet", "-o", "again.parquet", *OPTIONS).stderr.splitlines()
     assert len([line for line in said if "scored table already" in line]) == 1

@@ -115,7 +115,7 @@ def test_json_is_one_value_on_stdout(scores):
 
 
 @pytest.mark.parametrize(("strategy", "falls"), [("herding", True), ("small-loss", False)])
-def test_gains_are_told_by_their_ends_where_they_fall_and_else_by_their_least_and_greatest(scores, strategy, falls):
+def test_gains_are_reported_by_their_ends_where_they_fall_and_else_by_their_least_and_greatest(scores, strategy, falls):
     command = ["s.parquet", "-b", 12, "--strategy", strategy, *LABELLED, "--dry-run"]
     gains = json.loads(run(*command, "--json").stdout)["gains"]
     assert (gains == sorted(gains, reverse=True)) == falls
@@ -141,7 +141,7 @@ def test_a_budget_below_one_per_cent_could_be_meant_as_a_fraction(scores, tmp_pa
     assert "100 times" not in run("more.parquet", "-b", "1%", "--strategy", "random", "--dry-run").stdout
 
 
-def test_quiet_says_nothing(scores):
+def test_quiet_prints_nothing(scores):
     result = run("s.parquet", "-b", 5, "-o", "b.parquet", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
 
@@ -155,7 +155,7 @@ def test_parameters_reach_the_strategy_and_the_receipt(scores):
     assert (receipt["settings"]["bandwidth"], receipt["settings"]["references"]) == (0.7, 9)
 
 
-def test_outputs_that_exist_are_kept_unless_told(scores):
+def test_outputs_that_exist_are_kept_unless_requested(scores):
     assert run("s.parquet", "-b", 5, "-o", "b.parquet").exit_code == 0
     refused = run("s.parquet", "-b", 6, "-o", "b.parquet")
     assert refused.exit_code == 1

@@ -195,7 +195,7 @@ def test_an_empty_first_part_leaves_nothing_in_the_bucket(full_table, s3):
 
 
 @pytest.mark.parametrize("line", [["TABLE", "-o", "s3:/bucket/k.parquet"], ["s3:/bucket/k.parquet", "-o", "k.parquet"]])
-def test_a_url_with_one_slash_is_one_line_that_says_so(line, full_table, tmp_path, monkeypatch):
+def test_a_url_with_one_slash_is_refused_in_one_line(line, full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("filter", "--keep-top", "50%", *(str(full_table) if word == "TABLE" else word for word in line))
     assert result.exit_code == 2

@@ -374,7 +374,7 @@ def test_overwrite_replaces_a_checkpoint_only_when_the_new_one_is_whole(trained,
     assert read_header(out)["method"] == "visimsiam"
 
 
-def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path):
+def test_low_resolution_views_larger_than_the_others_are_reported(tmp_path):
     Image.new("RGB", (8, 8)).save(tmp_path / "one.png")  # too few to train on: what is reported comes before
     out = tmp_path / "m.safetensors"
     typed = ["train", "simsiam", tmp_path, "-o", out, "--backbone", "test_resnet", "--size", "32"]
@@ -384,7 +384,7 @@ def test_low_resolution_views_that_are_larger_than_the_others_are_said(tmp_path)
         assert (words in result.stderr, result.exit_code) == (is_said, 1), result.stderr
 
 
-def test_a_queue_that_nobody_typed_is_shortened_and_one_that_was_is_refused_before_any_image_is_decoded(
+def test_a_default_queue_is_shortened_and_a_typed_one_refused_before_any_image_is_decoded(
     photos, tmp_path, monkeypatch
 ):
     small = ["--set", "hidden_dim=8", "--set", "latent_dim=8", "--epochs", "1", "-o", tmp_path / "m.safetensors"]

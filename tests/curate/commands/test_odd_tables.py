@@ -203,7 +203,7 @@ def test_a_command_ends_in_a_result_or_in_one_line(workdir, made, which):
 
 @pytest.mark.parametrize("key", ["some null", "binary", "list"])
 @pytest.mark.parametrize("which", [("sheet", "{t} -o o.png"), ("retrieve", "{t} k1 -o o.csv")])
-def test_keys_that_are_none_are_named_by_sheet_and_retrieve(workdir, which, key):
+def test_missing_keys_are_named_by_sheet_and_retrieve(workdir, which, key):
     pq.write_table(bad_table(12, workdir, key=key), "t.parquet")
     result = CliRunner().invoke(app, [which[0], *which[1].format(t="t.parquet").split()])
     assert result.exit_code == 1

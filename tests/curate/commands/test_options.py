@@ -91,7 +91,7 @@ def test_every_command_that_writes_has_overwrite_or_never_replaces(by_name):
     assert not NEVER_REPLACES.keys() & by_name["--overwrite"].keys()
 
 
-def test_every_command_that_talks_beside_its_report_has_quiet(by_name):
+def test_every_command_that_prints_more_than_its_report_has_quiet(by_name):
     assert COMMANDS.keys() - by_name["--quiet"].keys() == REPORTS
 
 
@@ -144,7 +144,7 @@ def test_help_groups_the_commands_in_the_order_of_work():
     assert CliRunner().invoke(listed_only, ["--help"]).output == text
 
 
-def test_the_commands_of_rounds_are_all_looked_at():
+def test_all_commands_of_rounds_are_examined():
     assert {f"round {name}" for name in rounds.COMMANDS} <= COMMANDS.keys()
 
 
@@ -175,7 +175,7 @@ REPORTED = {
 
 
 @pytest.mark.parametrize("line", [line for line in REPORTED if "dedup" not in line])
-def test_a_report_that_was_asked_for_is_on_stdout(scores, line):
+def test_a_report_that_was_requested_is_on_stdout(scores, line):
     run = CliRunner().invoke
     assert run(app, ["filter", "scores.parquet", "--min", "5", "-o", "kept.parquet"]).exit_code == 0
     result = run(app, line.split())
@@ -184,7 +184,7 @@ def test_a_report_that_was_asked_for_is_on_stdout(scores, line):
     assert REPORTED[line] not in result.stderr
 
 
-def test_a_quiet_policy_says_nothing(scores):
+def test_a_quiet_policy_prints_nothing(scores):
     result = CliRunner().invoke(app, ["filter", "scores.parquet", "--min", "5", "-o", "kept.parquet", "--quiet"])
     assert (result.exit_code, result.output) == (0, "")
     assert json.loads(Path("kept.receipt.json").read_text())["counts"]["n_rows"] == 40

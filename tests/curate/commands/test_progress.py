@@ -41,7 +41,7 @@ def test_what_was_done_before_this_run_is_no_part_of_the_rate(clock, capsys):
     ]
 
 
-def test_nothing_is_said_of_what_is_soon_over_or_asked_to_be_quiet(clock, capsys):
+def test_short_or_quiet_runs_show_no_progress(clock, capsys):
     for bar, after in ((Bar("rows"), 20.0), (Bar("rows", quiet=True), 100.0)):
         bar.show(0, 1_000 if after == 20.0 else 2_000_000, 0, "")
         clock[0] += after

@@ -46,7 +46,7 @@ def test_every_extra_of_the_package_is_listed_and_names_its_pip_line_where_it_la
         assert finding.advice == (f"pip install 'kappa-curate[{name}]'" if "not installed" in finding.value else "")
 
 
-def test_nothing_of_a_person_or_a_secret_is_shown(monkeypatch, tmp_path):
+def test_no_user_name_or_secret_is_shown(monkeypatch, tmp_path):
     monkeypatch.setenv("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example:80")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("OMP_NUM_THREADS", f"2 # {SECRET}")
@@ -143,7 +143,7 @@ def test_the_speed_test_measures_what_it_says(monkeypatch):
     assert all(finding.section == "speed" for finding in findings)
 
 
-def test_the_command_prints_for_people_and_for_programs():
+def test_the_command_prints_text_and_json():
     done = run("doctor", "--seconds", "0")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[0] == "software"

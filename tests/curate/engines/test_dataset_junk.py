@@ -149,7 +149,7 @@ def test_without_its_images_a_table_is_fitted_without(crawl, tiny_checkpoint, tm
     assert any("held-out AUROC" in note for note in again.notes)
 
 
-def test_a_dataset_of_junk_is_none_that_it_applies_to(tiny_checkpoint, tmp_path):
+def test_it_does_not_apply_to_a_dataset_of_junk(tiny_checkpoint, tmp_path):
     folder = tmp_path / "noise"
     folder.mkdir()
     for number in range(60):

@@ -69,7 +69,7 @@ def test_a_filter_ranks_by_them(scored, tmp_path):
     assert [f" works on {LOCAL} " in note for note in result.notes] == [True]
 
 
-def test_a_scorer_that_the_fit_holds_is_not_asked_again(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
+def test_a_scorer_that_the_fit_holds_does_not_run_again(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
     def again(*args, **kwargs):
         raise AssertionError("the dataset was compared once more")
 
@@ -171,7 +171,7 @@ def test_a_users_own_column_of_that_name_is_kept_under_another(dataset, tiny_che
     assert FITTED in names
 
 
-def test_images_that_lie_outside_of_what_was_fitted_are_told(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
+def test_images_far_from_the_fitted_ones_are_reported(dataset, tiny_checkpoint, scored, tmp_path, monkeypatch):
     fit(scored[1], tmp_path / "f.safetensors", model=tiny_checkpoint)
     same = score(dataset, tmp_path / "s.parquet", model=tmp_path / "f.safetensors", **SMALL)
     assert same.notes == []

@@ -145,9 +145,7 @@ def test_an_input_that_differs_where_a_span_is_scored_is_refused_by_name(folder,
         ScoreRun(job, WorkFolder(tmp_path / "work", tmp_path / "out"), {}, lambda progress: None)
 
 
-def test_a_part_that_the_driver_cannot_see_or_that_is_none_of_its_own_is_not_committed(
-    folder, tiny_checkpoint, tmp_path
-):
+def test_a_part_that_is_foreign_or_that_the_driver_cannot_see_is_not_committed(folder, tiny_checkpoint, tmp_path):
     from dataclasses import replace
 
     with WorkFolder(tmp_path / "work", tmp_path / "out") as work:

@@ -106,7 +106,7 @@ def test_lines_of_threads_stay_whole(tmp_path):
     assert Counter(line.get("i") for line in lines(tmp_path / "log")) == {0: 50, 1: 50, 2: 50, 3: 50, None: 2}
 
 
-def test_an_interrupt_is_said(tmp_path):
+def test_an_interrupt_is_reported(tmp_path):
     with pytest.raises(KeyboardInterrupt), RunLog(tmp_path / "log", command="score"):
         raise KeyboardInterrupt
     assert [line["event"] for line in lines(tmp_path / "log")] == ["start", "interrupted"]

@@ -234,9 +234,7 @@ def addresses(pids):
 
 
 @pytest.mark.slow
-def test_a_ray_of_this_machine_is_seen_by_nobody_else_and_gone_at_the_end(
-    folder, full_table, tiny_checkpoint, tmp_path
-):
+def test_a_local_ray_is_private_and_gone_at_the_end(folder, full_table, tiny_checkpoint, tmp_path):
     command = [sys.executable, "-m", "curate", "score", str(folder), "-o", str(tmp_path / "s.parquet"), "--quiet"]
     sizes = ["--model", str(tiny_checkpoint), "--batch-size", "4", "--shard-size", "8", "--actors", "1"]
     with subprocess.Popen([*command, *sizes, "--engine", "ray"], start_new_session=True) as run:

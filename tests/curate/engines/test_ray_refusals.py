@@ -34,7 +34,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kapp
         (["--engine", "ray:ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1 ("),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_line(options, said, folder, tmp_path):
+def test_an_impossible_request_is_one_line(options, said, folder, tmp_path):
     done = CliRunner().invoke(app, ["score", str(folder), "-o", str(tmp_path / "s.parquet"), *options])
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
@@ -45,7 +45,7 @@ def test_what_cannot_be_asked_for_is_one_line(options, said, folder, tmp_path):
 @pytest.mark.parametrize(
     "says", [b"", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"], ids=["nothing", "HTTP/1"]
 )
-def test_who_listens_and_is_no_ray_is_told_in_seconds(says, monkeypatch):
+def test_a_server_that_is_not_ray_is_reported_in_seconds(says, monkeypatch):
     monkeypatch.setattr(ray_cluster, "GREETED_WITHIN", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -191,7 +191,7 @@ def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, 
         (["--engine", "ray:127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
     ],
 )
-def test_what_cannot_be_asked_for_is_one_line(options, said, table, tmp_path):
+def test_an_impossible_request_is_one_line(options, said, table, tmp_path):
     done = CliRunner().invoke(app, ["dedup", str(table), "-o", str(tmp_path / "u.parquet"), *options])
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1

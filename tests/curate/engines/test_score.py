@@ -44,7 +44,7 @@ def test_without_quality_the_table_has_the_other_columns_alone(folder, full_tabl
 
 
 @torch.inference_mode()
-def test_scores_are_those_of_the_model_on_the_decoded_image(folder, full_table, tiny_checkpoint):
+def test_scores_match_the_model_on_the_decoded_image(folder, full_table, tiny_checkpoint):
     model, card = load_model(tiny_checkpoint)
     table = open_table(full_table)
     rows = [row for row in table.read().to_pylist() if row["status"] == "ok"]
@@ -96,7 +96,7 @@ def test_an_output_without_a_name_is_refused(folder, tiny_checkpoint, out):
         "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory",
     ],
 )
-def test_every_way_of_saying_that_memory_ran_out_is_understood(text):
+def test_every_message_about_lack_of_memory_is_recognised(text):
     from scoring.runner import is_out_of_memory
 
     assert is_out_of_memory(RuntimeError(text))
@@ -109,7 +109,7 @@ def test_no_embedding_leaves_the_column_out(folder, tiny_checkpoint, tmp_path):
     assert "embedding" not in open_table(tmp_path / "s.parquet").schema.names
 
 
-def test_the_batch_shrinks_when_memory_runs_out_and_the_run_says_so(
+def test_the_batch_shrinks_when_memory_runs_out_and_the_run_reports_it(
     folder, full_table, tiny_checkpoint, tmp_path, monkeypatch
 ):
     from scoring.model import ScoringModel
@@ -149,7 +149,7 @@ def test_a_dataset_of_failures_alone_is_a_table_of_failures(tiny_checkpoint, tmp
     assert open_table(tmp_path / "s.parquet").read(["kappa_visimsiam"]).column(0).null_count == 3
 
 
-def test_a_dataset_of_failures_alone_exits_with_a_line_that_says_so(tiny_checkpoint, tmp_path):
+def test_a_dataset_of_failures_alone_exits_with_one_line(tiny_checkpoint, tmp_path):
     (tmp_path / "list.txt").write_text("/nowhere/a.jpg\n/nowhere/b.jpg\n")
     command = ["score", tmp_path / "list.txt", "-o", tmp_path / "s.parquet", "--model", tiny_checkpoint, "-q"]
     done = CliRunner().invoke(app, [str(word) for word in command])

@@ -345,7 +345,7 @@ def test_a_large_table_is_sent_in_parts_and_read_in_ranges(s3, out, tmp_path, mo
         place.upload(local, overwrite=False)
 
 
-def test_the_folder_of_this_machine_is_nobody_elses(tmp_path, monkeypatch, out, folder, tiny_checkpoint):
+def test_the_folder_of_this_machine_is_private(tmp_path, monkeypatch, out, folder, tiny_checkpoint):
     shared = local_folder(StorePath(out)).parent
     shared.mkdir()
     shared.chmod(0o777)

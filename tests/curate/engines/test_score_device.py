@@ -143,7 +143,7 @@ def test_a_shard_at_which_a_process_died_gives_the_same_table(dataset, runner, t
     assert sum(counting.sizes) == N
 
 
-def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(dataset, runner, tmp_path):
+def test_what_the_device_cannot_decode_is_decoded_by_the_cpu_and_reported(dataset, runner, tmp_path):
     choosy = on(runner, Choosy)
     choosy.dislikes = (dataset / "07.jpg").read_bytes()
     by_cpu, all_of_it, mixed = (table_of(dataset, runner, tmp_path, decoder) for decoder in (None, on(runner), choosy))
@@ -160,7 +160,7 @@ def test_what_the_device_cannot_decode_goes_through_the_cpu_and_says_so(dataset,
             )
 
 
-def test_memory_that_does_not_do_for_one_picture_ends_the_run_with_one_line(dataset, runner, tmp_path):
+def test_too_little_memory_for_a_single_image_ends_the_run_with_one_line(dataset, runner, tmp_path):
     full = on(runner, Full)
     full.room = 0
     with pytest.raises(InputError, match="memory on cpu"):
@@ -170,7 +170,7 @@ def test_memory_that_does_not_do_for_one_picture_ends_the_run_with_one_line(data
     assert len(decoded(full, [jpeg] * 5)) == 5
 
 
-def test_images_that_nobody_takes_any_more_hold_nothing_up(dataset, runner, tmp_path):
+def test_images_that_are_not_consumed_block_nothing(dataset, runner, tmp_path):
     manifest = open_manifest(dataset, SourceOptions())
     places = {"workers": 2, "batch_size": 4, "folder": tmp_path, "decoder": on(runner)}
     with Decoded(manifest, [Span(0, 0, manifest.n_rows)], runner.model.spec.preprocessing, SETTINGS, **places) as some:

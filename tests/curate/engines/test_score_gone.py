@@ -84,7 +84,7 @@ def test_a_folder_that_goes_away_inside_a_part_is_refused(folder):
         Watch(manifest).check(FIRST, later)
 
 
-def test_a_process_that_read_nothing_yet_looks_into_the_parts_of_others(folder, tmp_path):
+def test_a_process_that_read_nothing_yet_checks_the_parts_of_others(folder, tmp_path):
     manifest, parts = open_manifest(str(folder)), tmp_path / "run"
     parts.mkdir()
     other = part(manifest, FIRST)

@@ -188,7 +188,7 @@ def test_what_the_store_refuses_is_one_line_before_any_image_is_read(folder, tin
     refused(r"no longer valid \(HTTP status 401\); renew them and repeat", kind=CredentialsError)
 
 
-def test_a_bucket_that_may_be_listed_but_not_looked_at_is_a_bucket(folder, tiny_checkpoint, gs, out):
+def test_a_bucket_that_may_only_be_listed_is_a_bucket(folder, tiny_checkpoint, gs, out):
     """As with the role of an object admin, and nothing in the bucket yet."""
     gs.faults.rules.append(lambda method, path: 403 if path.split("?")[0].endswith(f"/b/{gs.name}") else None)
     run_again(folder, out, tiny_checkpoint, limit=4)

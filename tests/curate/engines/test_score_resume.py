@@ -130,7 +130,7 @@ def test_other_settings_on_the_same_output_are_refused_by_name(folder, full_tabl
         score(folder, full_table, model=tiny_checkpoint, **{**SMALL, **changes})
 
 
-def test_a_changed_input_is_refused_on_resume_and_overwrite_starts_anew(folder, tiny_checkpoint, tmp_path):
+def test_a_changed_input_is_refused_on_resume_and_overwrite_starts_again(folder, tiny_checkpoint, tmp_path):
     import shutil
 
     copy = tmp_path / "photos"

@@ -45,14 +45,14 @@ def scored(source, out, checkpoint, **changes):
 
 
 @pytest.mark.parametrize(("scale", "expected"), [(1, 255), (4, 1023), (16, 4095), (64, 16383), (257, 65535)])
-def test_the_white_is_that_of_the_depth_that_all_images_share(tmp_path, scale, expected):
+def test_the_white_belongs_to_the_depth_that_all_images_share(tmp_path, scale, expected):
     sampled = find_white(open_manifest(save(tmp_path / "p", 12, scale)))
     assert (sampled.white, sampled.n) == (expected, 12)
     assert sampled.highest == max(int(grey(seed).max()) for seed in range(12)) * scale
     assert bool(sampled.words()) == (expected != 65535)
 
 
-def test_few_images_and_those_of_eight_bits_decide_nothing(tmp_path):
+def test_few_images_and_eight_bit_images_decide_nothing(tmp_path):
     assert find_white(open_manifest(save(tmp_path / "few", FEWEST - 1, 16))).white == 65535
     for seed in range(20):
         folder = tmp_path / "eight"
@@ -102,7 +102,7 @@ def test_the_names_of_a_long_source_are_read_in_parts_of_it():
     assert len(np.unique(rows)) == len(rows)
 
 
-def test_images_inside_a_table_are_looked_at_too(tmp_path):
+def test_images_inside_a_table_are_examined_too(tmp_path):
     folder = save(tmp_path / "p", 10, 16)
     rows = [path.read_bytes() for path in sorted(folder.iterdir())]
     pq.write_table(pa.table({"id": list(map(str, range(10))), "image": rows}), tmp_path / "t.parquet")
@@ -110,7 +110,7 @@ def test_images_inside_a_table_are_looked_at_too(tmp_path):
     assert find_white(manifest).white == 4095
 
 
-def test_twelve_bits_score_as_their_eight_bit_copies_and_say_so_in_one_line(tmp_path, tiny_checkpoint):
+def test_twelve_bits_score_as_their_eight_bit_copies_and_are_reported_in_one_line(tmp_path, tiny_checkpoint):
     save(tmp_path / "deep", 12, 16)
     (tmp_path / "plain").mkdir()
     for seed in range(12):
@@ -192,7 +192,7 @@ def test_the_command_takes_auto_or_a_number(tmp_path, tiny_checkpoint):
     assert run("score", folder, "-o", out, "--model", tiny_checkpoint, "--white", "bright").exit_code == 2
 
 
-def test_pictures_of_a_file_are_a_column(tmp_path, tiny_checkpoint):
+def test_images_of_a_file_are_a_column(tmp_path, tiny_checkpoint):
     folder = tmp_path / "p"
     folder.mkdir()
     pictures = [Image.fromarray(grey(seed)) for seed in range(3)]

@@ -13,7 +13,7 @@ from scoring.errors import InputError
 
 
 @pytest.mark.parametrize("by", ["uri", "source"])
-def test_worse_images_are_scored_by_the_model_and_counted(full_table, folder, tiny_checkpoint, by):
+def test_corrupted_images_are_scored_by_the_model_and_counted(full_table, folder, tiny_checkpoint, by):
     source = str(folder) if by == "source" else None
     settings = {"repeats": 20, "degrade": 20, "device": "cpu"}
     evaluation = evaluate(full_table, source=source, model=tiny_checkpoint, **settings)
@@ -25,7 +25,7 @@ def test_worse_images_are_scored_by_the_model_and_counted(full_table, folder, ti
     assert measure(evaluation, "less certain: noise").n == 20
 
 
-def test_worse_images_are_measured_by_the_chosen_columns_of_the_model(full_table, tiny_checkpoint):
+def test_corrupted_images_are_measured_by_the_chosen_columns_of_the_model(full_table, tiny_checkpoint):
     settings = {"model": tiny_checkpoint, "repeats": 5, "degrade": 20, "device": "cpu"}
     evaluation = evaluate(full_table, column=["kappa_visimsiam"], **settings)
     assert set(measure(evaluation, "less certain: blur").values) == {"kappa_visimsiam", "Laplacian"}
@@ -33,7 +33,7 @@ def test_worse_images_are_measured_by_the_chosen_columns_of_the_model(full_table
         evaluate(full_table, column=["quality_contrast"], **settings)
 
 
-def test_worse_images_scored_by_another_model_than_the_table_are_noted(full_table, tiny_checkpoint):
+def test_corrupted_images_scored_by_another_model_than_the_table_are_noted(full_table, tiny_checkpoint):
     settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     note = "corrupted images were scored by trio, and the table by another model"
     same, other = (evaluate(full_table, model=model, **settings) for model in (tiny_checkpoint, "trio"))
@@ -41,7 +41,7 @@ def test_worse_images_scored_by_another_model_than_the_table_are_noted(full_tabl
     assert any(note in text for text in other.notes())
 
 
-def test_worse_images_need_their_source(full_table, tmp_path, tiny_checkpoint):
+def test_corrupted_images_need_their_source(full_table, tmp_path, tiny_checkpoint):
     settings = {"repeats": 5, "degrade": 20, "device": "cpu"}
     (tmp_path / "other").mkdir()
     from PIL import Image

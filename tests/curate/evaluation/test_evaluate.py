@@ -62,7 +62,7 @@ def run(*args):
     return CliRunner().invoke(app, ["evaluate", *map(str, args)])
 
 
-def test_values_are_those_of_scikit_learn_and_scipy(table):
+def test_values_equal_scikit_learn_and_scipy(table):
     evaluation = evaluate(table, label="label", votes="votes", **QUICK)
     data = pq.read_table(table)
     rows = np.stack(data["embedding"].to_numpy()).astype(np.float64)
@@ -106,7 +106,7 @@ def test_baselines_of_retrieval_are_the_mean_over_all_orders_of_the_others():
         assert expected["mAP@R"][row] == pytest.approx(np.mean(precise))
 
 
-def test_every_number_lies_in_its_interval_and_says_which_way_is_better(table):
+def test_every_number_is_in_its_interval_and_says_which_way_is_better(table):
     evaluation = evaluate(table, label="label", votes="votes", against=table, **QUICK)
     assert len(evaluation.measures) > 12
     for each in evaluation.measures:
@@ -158,7 +158,7 @@ def test_the_verdict_refuses_no_score_by_a_handful_of_errors(tmp_path):
     assert any("linear" in note and "right on 79" in note for note in result.notes())
 
 
-def test_a_table_cannot_be_told_from_itself_and_a_surer_one_can(tmp_path, table):
+def test_a_table_does_not_differ_from_itself_but_from_a_more_certain_one(tmp_path, table):
     same = measure(evaluate(table, against=table, **QUICK), "AUROC, against")
     assert same.values["kappa_a"].value == pytest.approx(0.5)
     kappa = pq.read_table(table)["kappa_a"].to_numpy()
@@ -251,7 +251,7 @@ def test_infinite_uncertainty_is_the_least_certain_and_has_no_slope(tmp_path):
     assert any("infinite" in note for note in evaluation.notes())
 
 
-def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_and_say_so(tmp_path):
+def test_fewer_different_embeddings_than_folds_leave_the_linear_classifier_out_with_a_note(tmp_path):
     rows = np.tile(np.eye(8, dtype=np.float16)[:2], (60, 1))
     same = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=embedding_field(8).type)
     path = make(tmp_path / "s.parquet", embedding=False, label=pa.array(["a", "a", "b", "b"] * 30))
@@ -333,7 +333,7 @@ def test_tables_of_two_models_are_not_compared(tmp_path, table):
         evaluate(paths[0], against=paths[1])
 
 
-def test_the_report_is_the_json_and_is_not_replaced_unasked(tmp_path, table):
+def test_the_report_is_the_json_and_is_not_replaced_unless_requested(tmp_path, table):
     out = tmp_path / "r.json"
     result = run(table, "--label", "label", "--repeats", 20, "--json", "-o", out)
     assert result.exit_code == 0, result.output
@@ -361,7 +361,7 @@ def test_the_same_seed_gives_the_same_numbers(table):
     assert first == second
 
 
-def test_an_empty_label_of_a_csv_is_none_and_not_a_class_of_its_own(tmp_path, table):
+def test_an_empty_label_of_a_csv_is_missing_and_no_class(tmp_path, table):
     keys, labels = (pq.read_table(table)[name].to_pylist() for name in ("key", "label"))
     rows = [f"{key},{'' if i < 30 else label}" for i, (key, label) in enumerate(zip(keys, labels, strict=True))]
     (tmp_path / "truth.csv").write_text("\n".join(["key,class", *rows]))
@@ -379,7 +379,7 @@ def test_nothing_is_printed_as_minus_nothing(tmp_path):
     assert "-0.000" not in result.stdout
 
 
-def test_real_scores_tell_right_from_wrong(shared_data, tmp_path):
+def test_real_scores_separate_right_from_wrong(shared_data, tmp_path):
     from curate.engines.score import score
 
     out = tmp_path / "s.parquet"

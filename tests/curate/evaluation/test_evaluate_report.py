@@ -31,7 +31,7 @@ def numbers(n, seed=0):
 
 
 @pytest.mark.parametrize("embedding", [True, False])
-def test_only_a_table_that_was_scored_without_embeddings_is_said_to_be(folder, tiny_checkpoint, tmp_path, embedding):
+def test_only_a_table_scored_without_embeddings_is_called_that(folder, tiny_checkpoint, tmp_path, embedding):
     foreign = tmp_path / "f.parquet"
     pq.write_table(pa.table({"label": ["a", "b"] * 20, "kappa_a": numbers(40)}), foreign)
     missing = next(each for each in evaluate(foreign, label="label", **QUICK).measures if each.name == "R-AUROC")

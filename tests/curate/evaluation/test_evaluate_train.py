@@ -35,7 +35,7 @@ def value(evaluation, name, column="embedding"):
     return measure(evaluation, name).values[column].value
 
 
-def test_accuracies_are_those_of_scikit_learn(tables):
+def test_accuracies_equal_scikit_learn(tables):
     train, test = tables
     evaluation = evaluate(test, train=train, label="label", **QUICK)
     (x, y), (z, answer) = units(train), units(test)
@@ -59,7 +59,7 @@ def test_accuracies_are_those_of_scikit_learn(tables):
 
 
 @pytest.mark.parametrize(("k", "temperature"), [(50, 0.1), (200, 0.01)])
-def test_the_vote_is_that_of_all_pairs(tables, k, temperature):
+def test_the_vote_equals_a_search_over_all_pairs(tables, k, temperature):
     train, test = tables
     (x, y), (z, answer) = units(train), units(test)
     cosine, names = z @ x.T, np.unique(y)

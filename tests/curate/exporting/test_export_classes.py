@@ -129,7 +129,7 @@ def test_a_list_that_cannot_number_the_rows_is_refused(workdir, classes, word):
     assert not Path("c.json").exists()
 
 
-def test_names_that_are_given_for_numbers_are_those_of_the_numbers(workdir):
+def test_given_names_are_assigned_to_numbers_in_order(workdir):
     curate.export("val.parquet", "out", to="imagefolder", label="number", classes="ANT,BEE,CAT,DOG")
     assert sorted(path.name for path in Path("out").iterdir() if path.is_dir()) == ["ANT", "BEE", "CAT", "DOG"]
     assert {path.parent.name for path in Path("out").glob("*/*.png")} == {"ANT", "CAT", "DOG"}
@@ -260,7 +260,7 @@ def test_yolo_trains_on_what_its_line_names(workdir):
     assert tuple(json.loads(done.stdout.splitlines()[-1])) == CLASSES
 
 
-def test_key_and_label_go_along_and_others_where_they_are_asked_for(workdir):
+def test_key_and_label_go_along_and_others_where_they_are_requested(workdir):
     result = curate.export("s.parquet", "few", to="huggingface")
     assert pq.read_schema(next(Path("few/data").iterdir())).names == ["image", "key", "label"]
     assert any("--take" in note for note in result.notes)
@@ -298,5 +298,5 @@ def test_the_printed_line_loads_what_was_written(hub, to):
 
 
 @pytest.mark.parametrize("other", ALIASES)
-def test_a_format_goes_by_the_name_of_its_package_too(workdir, other):
+def test_a_format_uses_the_name_of_its_package_too(workdir, other):
     assert curate.export("s.parquet", to=other, dry_run=True).to == ALIASES[other]

@@ -83,7 +83,7 @@ def test_named_annotators_may_disagree(tmp_path):
     assert counts(labels) == {"annotators disagree": 1}
 
 
-def test_numbers_that_stand_for_nothing_or_for_two_things_are_named(tmp_path):
+def test_numbers_without_or_with_two_classes_are_named(tmp_path):
     images = [{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b"}, {"id": 2, "file_name": "c"}]
     annotations = [
         {"image_id": i, "category_id": c} for i, c in [(1, 1), (2, 1), (9, 1), (1, 7), (None, None), ([], {})]

@@ -19,7 +19,7 @@ def write(path, text, encoding="utf-8"):
     return path
 
 
-def test_every_key_comes_back_exactly_with_the_label_that_somebody_typed(tmp_path):
+def test_every_key_comes_back_exactly_with_the_typed_label(tmp_path):
     out = tmp_path / "batch.csv"
     written = write_batch(batch(tmp_path / "images"), out, "csv")
     assert written.paths == (out,)
@@ -78,7 +78,7 @@ def test_encodings_line_ends_and_separators_of_spreadsheets_are_read(tmp_path, e
     ]
 
 
-def test_several_people_are_several_rows_and_their_disagreement_is_named(tmp_path):
+def test_several_annotators_are_several_rows_and_their_disagreement_is_named(tmp_path):
     text = "key,label,annotator\na,cat,ann\na,dog,bob\nb,cat,ann\nb,cat,bob\n"
     labels = read_labels(write(tmp_path / "l.csv", text), "csv", keys=["a", "b"])
     assert pairs(labels) == [("a", "cat"), ("a", "dog"), ("b", "cat"), ("b", "cat")]
@@ -126,7 +126,7 @@ def test_keys_and_classes_are_never_trimmed_or_folded(tmp_path):
     assert counts(labels) == {"unknown class": 1, "unknown key": 2, "not in the file": 1}
 
 
-def test_a_stranger_file_may_hold_a_key_that_looks_guarded(tmp_path):
+def test_a_foreign_file_may_hold_a_key_that_looks_escaped(tmp_path):
     assert pairs(read_labels(write(tmp_path / "l.csv", "key,label\n'=x,cat\n"), "csv", keys=["'=x"])) == [
         ("'=x", "cat")
     ]

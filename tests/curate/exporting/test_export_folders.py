@@ -53,7 +53,7 @@ def test_names_stay_in_their_folder_and_fit_every_file_system(nested):
             assert len((part + ".heic").encode()) < 255
 
 
-def test_a_name_is_that_of_the_key_unless_another_is_like_it_or_no_file_system_takes_it():
+def test_a_file_name_is_the_key_unless_it_repeats_or_no_file_system_takes_it():
     assert named(["Leopards/c00006.jpg", "a b/ä 猫.JPG", "007"]) == ["c00006.jpg", "ä 猫.JPG", "007.png"]
     assert named(["Leopards/c00006.jpg", "a b/ä 猫.JPG"], nested=True) == ["Leopards/c00006.jpg", "a b/ä 猫.JPG"]
     same = named(["cat/1.jpg", "dog/1.jpg", "dog/2.jpg"])
@@ -78,7 +78,7 @@ def test_names_differ_even_where_case_does_not_count_and_lead_back_to_their_keys
         assert [back.key_of(name.upper()) for name in names] == keys
 
 
-def test_keys_that_fold_to_one_name_get_names_of_their_own(tmp_path):
+def test_keys_that_fold_to_one_name_get_separate_names(tmp_path):
     keys = ["A.jpg", "a.jpg", "a", "a.jpg.jpg", "%61.jpg", "./a.jpg", "é", "e\u0301"]
     write_batch(batch(tmp_path / "i", keys), tmp_path / "out", "imagefolder")
     rows = jsonl(tmp_path / "out" / "train" / "metadata.jsonl")
@@ -149,7 +149,7 @@ def test_labels_in_two_places_are_refused(tmp_path):
         read_labels(tmp_path / "s", "imagefolder", keys=["a.png"])
 
 
-def test_an_export_that_nobody_labelled_is_one_line(tmp_path):
+def test_an_export_without_labels_is_one_line(tmp_path):
     write_batch(batch(tmp_path / "i", ["a", "b"]), tmp_path / "out", "imagefolder")
     with pytest.raises(InputError, match="no label: 2"):
         read_labels(tmp_path / "out", "imagefolder", keys=["a", "b"])
@@ -223,7 +223,7 @@ def test_files_and_members_of_tar_files_are_read_by_their_uri(tmp_path):
         write_batch(none, tmp_path / "other", "imagefolder", images=images_by_key(none))
 
 
-def test_a_url_that_may_be_signed_is_not_told_in_the_message(tmp_path, monkeypatch):
+def test_a_url_that_may_be_signed_is_not_in_the_message(tmp_path, monkeypatch):
     monkeypatch.setattr("curate.manifest.remote.TRIES", 1)
     table = batch(tmp_path / "i", ["a"], uri=["https://host/a.jpg?signature=secret"])
     with pytest.raises(InputError, match="'a': fetching failed") as caught:
@@ -252,7 +252,7 @@ def saved(table, path):
 
 
 @pytest.mark.parametrize("format", FOLDERS)
-def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_asked_for(tmp_path, format):
+def test_only_an_export_that_was_not_changed_is_replaced_and_only_when_that_is_requested(tmp_path, format):
     columns = {"label": ["x", "y"], "split": ["train", "val"]}
     small = saved(batch(tmp_path / "i", ["a"], label=["x"], split=["train"]), tmp_path / "one.parquet")
     large = saved(batch(tmp_path / "i", ["b", "c"], **columns), tmp_path / "two.parquet")

@@ -111,7 +111,7 @@ def test_a_batch_is_written_alike_twice_and_the_table_is_not_touched(tmp_path, f
     assert table.to_pydict() == before
 
 
-def test_rows_go_out_by_rank_and_columns_of_lists_stay_at_home(tmp_path):
+def test_rows_are_exported_by_rank_and_without_columns_of_lists(tmp_path):
     rows = batch(tmp_path / "i", ["a", "b", "c"], rank=[2, 0, 1])
     written = write_batch(rows, tmp_path / "o.csv", "csv")
     assert [line.split(",")[0] for line in (tmp_path / "o.csv").read_text().splitlines()] == ["key", "b", "c", "a"]

@@ -144,7 +144,7 @@ def test_a_class_with_a_character_that_no_xml_may_hold_leaves_the_configuration_
     ]
 
 
-def test_overwrite_replaces_a_configuration_of_its_own_and_no_other_file(tmp_path):
+def test_overwrite_replaces_a_curate_configuration_and_no_other_file(tmp_path):
     for name in ("a", "b"):
         pq.write_table(batch(tmp_path / "i", ["x"], label=[name]), tmp_path / f"{name}.parquet")
         export_subset(tmp_path / f"{name}.parquet", tmp_path / "t.json", to="label-studio", overwrite=True)
@@ -200,7 +200,7 @@ def test_a_lost_key_is_found_by_the_place_of_exactly_one_image(tmp_path, place):
     assert counts(labels) == {"unknown key": 2, "not in the file": 2}
 
 
-def test_several_controls_have_to_be_told_apart_by_name(tmp_path):
+def test_several_controls_have_to_be_distinguished_by_name(tmp_path):
     both = annotation("cat")
     both["result"] = [
         both["result"][0],
@@ -251,7 +251,7 @@ def test_odd_shapes_are_set_aside_and_never_crash(tmp_path, annotations):
     assert len(labels.ignored) == 1
 
 
-def test_a_file_in_which_everything_was_skipped_says_so_and_names_the_keys(tmp_path):
+def test_a_file_in_which_everything_was_skipped_is_reported_with_its_keys(tmp_path):
     long = "k" * 200
     tasks = [{"data": {"curate_key": key}, "annotations": [{"result": [], "was_cancelled": True}]} for key in "ab"]
     tasks[1]["data"]["curate_key"] = long + "2"

@@ -89,7 +89,7 @@ def test_webdataset_reads_every_sample_in_order_whatever_dots_its_key_has(workdi
     assert first["png"].size == (8, 8)
 
 
-def test_a_shard_has_at_most_the_bytes_asked_for(workdir):
+def test_a_shard_has_at_most_the_bytes_requested(workdir):
     sizes = [len(picture(row)) for row in ROWS]
     curate.export("t.parquet", "out", to="webdataset", shard="1KB")
     rows = []
@@ -103,7 +103,7 @@ def test_a_shard_has_at_most_the_bytes_asked_for(workdir):
     assert all(size + more > 1000 for size, more in zip(held, following, strict=False))  # none is smaller than need be
 
 
-def test_datasets_loads_parquet_with_the_pictures_and_every_column_in_order(workdir):
+def test_datasets_loads_parquet_with_the_images_and_every_column_in_order(workdir):
     curate.export("t.parquet", "out", to="parquet", shard="10", take="*")
     names = sorted(path.name for path in Path("out/data").iterdir())
     assert names == [f"train-{n:05d}-of-00003.parquet" for n in range(3)]
@@ -179,7 +179,7 @@ def test_a_path_that_would_be_two_lines_is_refused_unless_each_ends_in_a_nul(wor
 
 
 @pytest.mark.parametrize("to", ["folder", "imagefolder", "webdataset", "parquet"])
-def test_images_are_made_smaller_and_encoded_anew_only_where_that_is_needed(workdir, to):
+def test_images_are_made_smaller_and_encoded_again_only_where_that_is_needed(workdir, to):
     big = io.BytesIO()
     Image.new("RGB", (300, 100), "red").save(big, "PNG")
     Path("i/big.png").write_bytes(big.getvalue())
@@ -307,7 +307,7 @@ def test_thirty_thousand_classes_go_out_each_under_its_own_name(workdir):
     assert all(name[entry["category_id"]] == f"class {entry['image_id'] - 1}" for entry in content["annotations"])
 
 
-def test_progress_is_told_part_by_part(workdir, monkeypatch):
+def test_progress_is_reported_part_by_part(workdir, monkeypatch):
     monkeypatch.setattr(Shard.__init__, "__defaults__", (10, 0))
     reports = []
     curate.export("t.parquet", "out", to="folder", report=reports.append)

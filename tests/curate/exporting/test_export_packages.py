@@ -39,7 +39,7 @@ def run(package, code, *arguments):
 @pytest.mark.parametrize(
     "link", ["symbolic", *(pytest.param(link, marks=pytest.mark.slow) for link in ("copy", "hard"))]
 )
-def test_datasets_loads_an_image_folder_as_one_split_with_every_key_and_picture(tmp_path, link):
+def test_datasets_loads_an_image_folder_as_one_split_with_every_key_and_image(tmp_path, link):
     write_batch(batch(tmp_path / "i"), tmp_path / "out", "imagefolder", link=link)
     code = """
 import json, sys

@@ -105,7 +105,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("to", [*(pytest.param(to, marks=pytest.mark.slow) for to in FORMATS_TRIED[1:]), "folder"])
-def test_what_was_killed_never_looks_whole_and_the_same_command_ends_with_the_same_bytes(workdir, to):
+def test_a_killed_export_never_looks_complete_and_the_same_command_ends_with_the_same_bytes(workdir, to):
     curate.export("t.parquet", out(to, "undisturbed"), to=to)
     expected = contents(out(to, "undisturbed"))
     sources = contents("i")
@@ -169,7 +169,7 @@ def test_what_changes_while_it_is_written_is_found_at_the_end(workdir, monkeypat
     assert not Path("out").exists()
 
 
-def test_a_file_of_a_stranger_among_ours_is_found_at_the_end(workdir):
+def test_a_foreign_file_among_ours_is_found_at_the_end(workdir):
     assert killed_at((work.WorkFolder, "publish"), 1, lambda: curate.export("t.parquet", "out", to="folder"))
     Path("out.part/out/stranger.txt").write_text("x")
     with pytest.raises(InputError, match=r"24 files .*got 25"):

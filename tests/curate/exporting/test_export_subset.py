@@ -80,7 +80,7 @@ def test_every_label_comes_back_under_its_own_key_from_every_format(table, forma
 
 
 @pytest.mark.parametrize("format", TOOLS)
-def test_rows_without_labels_go_out_as_those_of_a_round_do(table, format):
+def test_rows_without_labels_are_exported_like_rows_of_a_round(table, format):
     from curate.exporting.batches import write_batch
 
     rows = pq.read_table(table).drop_columns(["label", "status", "error"]).slice(0, 5)

@@ -45,7 +45,7 @@ def sheet(path, named):
     return path
 
 
-def test_a_column_and_a_file_of_the_same_labels_teach_the_same(table, tmp_path, tiny_checkpoint):
+def test_a_column_and_a_file_of_the_same_labels_give_the_same_fit(table, tmp_path, tiny_checkpoint):
     kind = kinds(n=N, spread=0.7)[1]
     path = sheet(tmp_path / "labels.csv", [(f"k{i}", f"c{kind[i]}") for i in range(N)])
     by_column = fit(table, apply=tmp_path / "a.parquet", label="label")
@@ -69,13 +69,13 @@ def test_rows_without_a_class_are_not_learned_from(tmp_path, digest):
     assert fit(path, apply=tmp_path / "a.parquet", label="label").labels["rows"] == N // 3
 
 
-def test_classes_that_were_not_asked_for_tell_what_the_score_is_worth(table, tmp_path):
+def test_held_back_classes_measure_how_accurate_the_score_is(table, tmp_path):
     result = fit(table, apply=tmp_path / "a.parquet")
     assert result.labels.keys() == {"rows", "classes", "auroc"}
     assert result.labels["auroc"].low < result.labels["auroc"].value < result.labels["auroc"].high
 
 
-def test_a_score_that_is_no_better_than_chance_level_is_told(tmp_path, digest):
+def test_a_score_no_better_than_chance_level_is_reported(tmp_path, digest):
     rows, kind = kinds(n=N)
     shuffled = np.random.default_rng(0).permutation(kind)
     path = write(tmp_path / "s.parquet", rows, digest, labels=shuffled)
@@ -100,7 +100,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("says", MISTAKES)
-def test_labels_that_teach_nothing_are_one_line(tmp_path, digest, says):
+def test_labels_without_information_are_one_line(tmp_path, digest, says):
     rows, kind = kinds(n=N)
     path = write(tmp_path / "s.parquet", rows, digest, labels=MISTAKES[says](kind))
     with pytest.raises(InputError, match=says) as caught:
@@ -130,7 +130,7 @@ def test_labels_for_a_model_that_is_only_applied_are_refused(table, tmp_path, ti
 
 
 @pytest.mark.parametrize("options", [{}, {"label": "label"}, {"labelled": "labels.csv"}])
-def test_a_fitted_model_verifies_wherever_it_lies(table, tmp_path, tiny_checkpoint, options, digest):
+def test_a_fitted_model_verifies_wherever_it_is(table, tmp_path, tiny_checkpoint, options, digest):
     rows, kind = kinds(n=N, spread=0.7)
     sheet(tmp_path / "labels.csv", [(f"k{i}", f"c{kind[i]}") for i in range(100)])
     options = {name: tmp_path / value if name == "labelled" else value for name, value in options.items()}
@@ -167,7 +167,7 @@ def test_what_cannot_be_derived_is_one_line(table, tmp_path, tiny_checkpoint):
         verify_fit(tmp_path / "f.safetensors")
 
 
-def test_what_came_back_to_rounds_teaches(tmp_path):
+def test_labels_imported_into_rounds_are_used(tmp_path):
     truth = table_of_rounds(tmp_path / "t.parquet", noise=0.6)
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=40, holdout="20")
     made = round_next(tmp_path / "r")

@@ -93,14 +93,14 @@ def test_the_order_of_the_table_changes_nothing(table, tmp_path, tiny_checkpoint
     assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
 
 
-def test_columns_that_are_there_are_written_anew(table, tmp_path):
+def test_columns_that_are_there_are_written_again(table, tmp_path):
     fit(table, apply=tmp_path / "a.parquet")
     fit(tmp_path / "a.parquet", apply=tmp_path / "b.parquet")
     assert open_table(tmp_path / "a.parquet").schema == open_table(tmp_path / "b.parquet").schema
     assert columns_of(tmp_path / "a.parquet") == columns_of(tmp_path / "b.parquet")
 
 
-def test_the_shares_of_classes_are_those_of_the_cut(table, tmp_path):
+def test_the_shares_of_classes_match_the_cut(table, tmp_path):
     result = fit(table, apply=tmp_path / "a.parquet")
     rows = open_table(tmp_path / "a.parquet").read(["label", LOCAL]).to_pylist()
     gone = sorted(rows, key=lambda row: row[LOCAL])[105:]
@@ -109,7 +109,7 @@ def test_the_shares_of_classes_are_those_of_the_cut(table, tmp_path):
         assert share.taken == sum(row["label"] == share.name for row in gone)
 
 
-def test_without_classes_it_tells_of_clusters(tmp_path, digest):
+def test_without_classes_it_reports_clusters(tmp_path, digest):
     path = write(tmp_path / "s.parquet", kinds(n=100)[0], digest)
     result = fit(path, apply=tmp_path / "a.parquet")
     assert result.kind == "cluster"
@@ -133,7 +133,7 @@ def test_a_small_dataset_is_fitted_with_a_warning(tmp_path, digest):
     assert "fewer than 50" in result.stderr
 
 
-def test_rows_of_another_dataset_are_told_to_lie_outside(tmp_path, digest, tiny_checkpoint):
+def test_rows_of_another_dataset_are_reported_as_far_away(tmp_path, digest, tiny_checkpoint):
     near = write(tmp_path / "s.parquet", kinds(n=200, spread=0.2)[0], digest)
     far = write(tmp_path / "t.parquet", kinds(n=80, seed=9)[0], digest)
     fit(near, tmp_path / "f.safetensors", model=tiny_checkpoint)
@@ -167,7 +167,7 @@ def test_a_table_without_embeddings_is_refused(tmp_path):
         fit(tmp_path / "s.parquet", apply=tmp_path / "a.parquet")
 
 
-def test_a_model_of_another_trunk_is_refused(table, tmp_path, tiny_checkpoint, digest):
+def test_a_model_of_another_backbone_is_refused(table, tmp_path, tiny_checkpoint, digest):
     other = write(tmp_path / "other.parquet", kinds(n=60)[0], "f" * 64)
     fit(table, tmp_path / "f.safetensors", model=tiny_checkpoint)
     for wrong in ({"fitted": tmp_path / "f.safetensors"}, {"model": tiny_checkpoint}):
@@ -204,7 +204,7 @@ def test_places_that_cannot_be_are_refused_before_any_work(
         fit(table, **options)
 
 
-def test_nothing_is_replaced_unless_asked(table, tmp_path):
+def test_nothing_is_replaced_unless_requested(table, tmp_path):
     (tmp_path / "a.parquet").write_text("mine")
     with pytest.raises(InputError, match="exists"):
         fit(table, apply=tmp_path / "a.parquet")
@@ -213,7 +213,7 @@ def test_nothing_is_replaced_unless_asked(table, tmp_path):
     assert open_table(tmp_path / "a.parquet").n_rows == 150
 
 
-def test_the_command_tells_what_a_cut_would_take(table, tmp_path, tiny_checkpoint):
+def test_the_command_reports_what_a_cut_would_take(table, tmp_path, tiny_checkpoint):
     line = ["fit", str(table), "-o", str(tmp_path / "f.safetensors"), "--model", str(tiny_checkpoint)]
     result = CliRunner().invoke(app, line)
     assert result.exit_code == 0, result.output
@@ -239,7 +239,7 @@ def test_one_row_outside_of_a_few_is_no_reason_to_warn(tmp_path, digest, tiny_ch
     assert "farther" not in shown.stderr
 
 
-def test_few_labels_and_classes_of_one_are_not_told_of_as_classes(tmp_path, digest):
+def test_few_labels_and_classes_of_one_row_are_not_reported_as_classes(tmp_path, digest):
     rows, kind = kinds(n=100)
     few = [k if i < 12 else None for i, k in enumerate(kind)]
     distinct = list(range(100))
@@ -249,7 +249,7 @@ def test_few_labels_and_classes_of_one_are_not_told_of_as_classes(tmp_path, dige
         assert (result.kind, sum(share.rows for share in result.shares)) == ("cluster", 100)
 
 
-def test_of_a_dataset_too_small_for_clusters_no_share_is_told(tmp_path, digest):
+def test_a_dataset_too_small_for_clusters_has_no_reported_share(tmp_path, digest):
     path = write(tmp_path / "s.parquet", kinds(n=60)[0], digest)
     lines = CliRunner().invoke(app, ["fit", str(path), "--apply", str(tmp_path / "a.parquet")]).stderr
     assert "keeping the most certain" not in lines
@@ -277,7 +277,7 @@ def test_a_dataset_scored_by_a_model_of_timms_is_fitted_into_a_model_that_scores
         fit(other_table, tmp_path / "g.safetensors", model=named)
 
 
-def test_a_table_of_embeddings_alone_is_told_to_be_fitted(tmp_path, digest):
+def test_a_table_of_embeddings_alone_needs_a_fit(tmp_path, digest):
     table = open_table(write(tmp_path / "s.parquet", kinds(n=60)[0], digest))
     with pytest.raises(InputError, match=r"no kappa column .*no unc column"):
         default_column(table)

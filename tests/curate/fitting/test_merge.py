@@ -38,7 +38,7 @@ def changed(place, tmp_path, name, change):
     return tmp_path / f"{name}.parquet"
 
 
-def test_scores_are_those_of_one_run_over_all_images(place, tmp_path):
+def test_scores_equal_one_run_over_all_images(place, tmp_path):
     result = curate.merge([place / "one.parquet", place / "two.parquet"], tmp_path / "m.parquet")
     assert (result.rows, result.fitted) == (N, True)
     names = ["key", "unc_fitted", "unc_local", "cluster", "kappa_visimsiam", "sha256"]

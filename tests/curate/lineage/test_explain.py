@@ -41,7 +41,7 @@ def test_every_row_is_reported_as_the_decisions_of_each_step_note_it(made):
     assert {each.key for each in stories if each.lost is None} == kept
 
 
-def test_a_copy_is_reported_with_the_row_in_its_place(made):
+def test_a_copy_is_reported_with_the_row_that_is_kept_instead(made):
     _folder, first, best = made
     dropped = next(row for row in pq.read_table(first.decisions).to_pylist() if row["decision"] == "drop")
     (story,) = curate.explain(best.decisions, dropped["key"])

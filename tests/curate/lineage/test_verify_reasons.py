@@ -56,7 +56,7 @@ def test_a_decision_that_the_rules_do_not_give_is_named_though_all_digests_were_
     assert verification.n_different == 2
 
 
-def test_other_weights_and_another_version_are_said(made):
+def test_other_weights_and_another_version_are_reported(made):
     folder, first, _ = made
     write(folder / "scores.parquet", pq.read_table(folder / "scores.parquet"), {**MODEL, "digest": "e" * 64})
     verification, said = notes(first.receipt)

@@ -103,7 +103,7 @@ def test_tars_parquet_and_csv_in_a_bucket_are_read_in_parts(s3):
     assert manifest.rows(0, 3)["label"].to_pylist() == [1, 2, 3]
 
 
-def test_many_requests_are_in_flight_in_order_and_not_more_than_asked_for(s3):
+def test_many_requests_are_in_flight_in_order_and_no_more_than_allowed(s3):
     for number in range(120):
         s3.put(f"heap/{number:03}.jpg", b"%d" % number)
     manifest = open_manifest(f"{s3}/heap", SourceOptions(connections=24))
@@ -145,7 +145,7 @@ def test_a_slow_answer_is_cut_off(s3, monkeypatch):
     assert time.monotonic() - started < 3
 
 
-def test_what_is_missing_or_denied_is_said_at_once(s3):
+def test_what_is_missing_or_denied_is_reported_at_once(s3):
     s3.put("heap/a.jpg", b"a")
     s3.faults.add("a.jpg", 403)
     assert outcomes(open_manifest(f"{s3}/heap")) == ["denied"]

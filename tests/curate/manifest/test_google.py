@@ -89,7 +89,7 @@ def test_a_slow_answer_is_cut_off(gs, monkeypatch):
     assert (caught.value.status, time.monotonic() - started < 10) == ("io_error", True)
 
 
-def test_what_is_denied_is_said_at_once_and_where_all_is_denied_the_run_ends(gs):
+def test_what_is_denied_is_reported_at_once_and_where_all_is_denied_the_run_ends(gs):
     for number in range(ALL_DENIED):
         gs.put(f"heap/{number:02}.jpg", b"x")
     manifest = open_manifest(f"{gs}/heap")
@@ -120,7 +120,7 @@ def test_the_store_is_within_reach_and_its_address_is_not(gs, monkeypatch, tmp_p
     assert outcomes(open_manifest(tmp_path / "l.txt", SourceOptions(allow_private_hosts=True))) == [b"a", b"a"]
 
 
-def test_as_many_connections_as_asked_for_are_open_and_bad_credentials_are_one_line(gs, monkeypatch):
+def test_the_requested_number_of_connections_is_open_and_bad_credentials_are_one_line(gs, monkeypatch):
     for number in range(150):
         gs.put(f"heap/{number:03}.jpg", b"x")
     manifest = open_manifest(f"{gs}/heap")
@@ -142,7 +142,7 @@ def test_as_many_connections_as_asked_for_are_open_and_bad_credentials_are_one_l
     assert "\n" not in str(caught.value)
 
 
-def test_a_scored_table_is_read_where_it_lies(gs, full_table):
+def test_a_scored_table_is_read_in_place(gs, full_table):
     gs.put("run/s.parquet", full_table.read_bytes())
     assert open_table(f"{gs}/run/s.parquet").read().equals(open_table(full_table).read())
     for place, reason in (("run/none.parquet", "does not exist"), ("no.parquet", "does not exist")):

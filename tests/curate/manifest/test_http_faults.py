@@ -94,14 +94,14 @@ def test_a_fault_that_passes_is_tried_again_and_one_that_lasts_is_its_row(web, t
 
 
 @pytest.mark.parametrize("fault", [400, 418, 501])
-def test_an_answer_that_will_not_change_is_asked_for_once(web, fault):
+def test_an_answer_that_will_not_change_is_requested_once(web, fault):
     web.faults.add("/a.jpg", fault)
     with pytest.raises(ReadError, match=f"HTTP status {fault}"):
         read_uri(f"{web.url}/a.jpg")
     assert web.faults.count("/a.jpg") == 1
 
 
-def test_a_server_is_given_the_time_that_it_asks_for_and_no_more_than_half_a_minute(web, monkeypatch):
+def test_a_server_gets_the_time_that_it_requests_and_no_more_than_half_a_minute(web, monkeypatch):
     waits = []
     monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=waits.append))
     web.put("/a.jpg", b"a")

@@ -157,7 +157,7 @@ def test_a_source_that_changed_is_noticed_when_a_run_goes_on(hub, folder, tiny_c
     assert open_manifest(f"{ROOT}/t.parquet").digest != before
 
 
-def test_a_scored_table_is_read_where_it_lies_and_nothing_is_written_there(hub, full_table, tmp_path, monkeypatch):
+def test_a_scored_table_is_read_in_place_and_nothing_is_written_there(hub, full_table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hub["o/n"].put("run/s.parquet", full_table.read_bytes())
     hub["o/n"].put("parts/part-000000.parquet", full_table.read_bytes())

@@ -98,14 +98,14 @@ def test_a_file_without_a_suffix_that_cannot_be_read_is_counted(tmp_path):
     assert "1 file without a suffix that cannot be read" in open_manifest(tmp_path).description
 
 
-def test_a_folder_of_files_without_suffix_that_are_no_images_says_so(tmp_path):
+def test_a_folder_of_files_without_suffix_that_are_no_images_is_reported(tmp_path):
     for name, data in OTHERS.items():
         (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=f"{len(OTHERS)} without suffix"):
         open_manifest(tmp_path)
 
 
-def test_members_of_a_tar_without_a_suffix_are_looked_at(tmp_path):
+def test_members_of_a_tar_without_a_suffix_are_tried(tmp_path):
     named = {f"part.v2/{name}": data for name, data in images().items()}
     others = {f"x.y/{name}": data for name, data in OTHERS.items()}
     path = tmp_path / "crawl.tar"

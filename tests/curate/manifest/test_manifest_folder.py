@@ -68,7 +68,7 @@ def test_other_files_and_hidden_ones_are_left_out_and_counted(tmp_path):
     assert "2 hidden" in manifest.description
 
 
-def test_hidden_files_are_rows_when_asked_for(tmp_path):
+def test_hidden_files_are_rows_when_requested(tmp_path):
     put(tmp_path, "a.jpg", ".b.jpg", ".c/d.jpg")
     assert keys(open_manifest(tmp_path, SourceOptions(hidden=True))) == [".b.jpg", ".c/d.jpg", "a.jpg"]
 
@@ -100,7 +100,7 @@ def test_a_folder_of_a_side_gives_the_split_and_no_class(tmp_path):
     }
 
 
-def test_names_that_are_not_utf8_have_keys_of_their_own_and_are_read(tmp_path):
+def test_names_that_are_not_utf8_have_separate_keys_and_are_read(tmp_path):
     put(tmp_path, b"a\xff.jpg", "a%FF.jpg", b"d\xe9/100%.jpg", "é.jpg")
     manifest = open_manifest(tmp_path)
     assert sorted(keys(manifest)) == sorted(["./a%FF.jpg", "a%FF.jpg", "./d%E9/100%25.jpg", "é.jpg"])
@@ -121,7 +121,7 @@ def test_a_folder_whose_own_name_is_not_utf8_is_read(tmp_path):
     assert outcomes(manifest) == [b"r\xff/a.jpg"]
 
 
-def test_a_loop_of_links_ends_and_is_only_entered_when_asked(tmp_path):
+def test_a_loop_of_links_ends_and_is_only_entered_when_requested(tmp_path):
     put(tmp_path, "a/1.jpg")
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     (tmp_path / "self").symlink_to(tmp_path / "self")
@@ -174,7 +174,7 @@ def test_fifos_are_not_rows_and_one_that_takes_a_files_place_does_not_block(tmp_
     assert outcomes(manifest) == ["io_error", "io_error"]
 
 
-def test_a_file_that_vanished_is_a_missing_row_and_one_that_is_too_large_says_so(tmp_path):
+def test_a_file_that_vanished_is_a_missing_row_and_one_that_is_too_large_is_reported(tmp_path):
     put(tmp_path, "a.jpg", "b.jpg", "empty.jpg")
     (tmp_path / "empty.jpg").write_bytes(b"")
     manifest = open_manifest(tmp_path, SourceOptions(max_bytes=4))

@@ -98,7 +98,7 @@ def test_the_struct_of_hugging_face_gives_its_bytes_or_else_the_file_of_its_path
     assert open_manifest(path).digest != before
 
 
-def test_the_file_name_beside_the_bytes_is_the_key_unless_it_repeats(tmp_path):
+def test_the_file_name_next_to_the_bytes_is_the_key_unless_it_repeats(tmp_path):
     columns = {"file": ["a/1.jpg", "a/2.jpg"], "image": [b"1", b"2"]}
     manifest = open_manifest(write(tmp_path / "t.parquet", columns))
     assert keys(manifest) == ["a/1.jpg", "a/2.jpg"]
@@ -196,7 +196,7 @@ def test_a_file_that_changes_while_it_is_read_gives_failed_rows(tmp_path):
         manifest.rows(0, 4)
 
 
-def test_an_image_above_the_bound_is_a_row_that_says_so(tmp_path):
+def test_an_image_above_the_bound_is_a_row_with_that_error(tmp_path):
     path = write(tmp_path / "t.parquet", {"image": [b"1234", b"12345"]})
     assert read_all(open_manifest(path, SourceOptions(max_bytes=4)).readers(0, 2)) == [b"1234", "too_large"]
 
@@ -239,7 +239,7 @@ def test_batches_are_bounded_by_bytes_and_small_where_values_may_repeat(tmp_path
 
 
 @pytest.mark.parametrize("limit", [1 << 10, 1 << 18, 1 << 20, 1 << 22])
-def test_the_stated_size_of_a_dictionary_is_that_of_the_values_in_it(tmp_path, limit):
+def test_the_stated_size_of_a_dictionary_counts_the_values_in_it(tmp_path, limit):
     texts = [f"{row:0100}" for row in range(50_000)]
     path = write(tmp_path / "t.parquet", {"path": texts}, dictionary_pagesize_limit=limit, data_page_size=1 << 12)
     chunk = pq.read_metadata(path).row_group(0).column(0)
@@ -319,7 +319,7 @@ def test_views_of_text_and_bytes_are_read_as_large_ones(tmp_path):
     assert manifest.schema.field("label").type == pa.large_string()
 
 
-def test_scores_of_an_earlier_model_do_not_pass_for_those_of_the_next(tmp_path):
+def test_scores_of_an_earlier_model_are_not_taken_for_new_ones(tmp_path):
     columns = {"key": ["a"], "image": [b"x"], "kappa_mcinfonce": [3.0], "unc_mine": [1.0], "year": [2020]}
     for noted, renamed in (({"model": {"digest": "12"}}, {"kappa_mcinfonce", "unc_mine"}), ({}, set())):
         table = pa.table(columns).replace_schema_metadata({b"curate": json.dumps(noted).encode()})

@@ -191,7 +191,7 @@ def test_compressed_and_foreign_files_are_errors(tmp_path):
         open_manifest(write(tmp_path / "n.tar", [("a.doc", b"")]))
 
 
-def test_members_that_cannot_be_understood_are_counted_and_the_image_stays(tmp_path):
+def test_members_that_cannot_be_parsed_are_counted_and_the_image_is_kept(tmp_path):
     deep = b"[" * 100_000
     members = [("a.jpg", b""), ("a.json", b"{"), ("a.txt", b"\xff"), ("b.jpg", b""), ("b.json", b'{"x":' + deep)]
     members += [("c.jpg", b""), ("c.cls", b"9" * 5000), ("d.json", b"{}"), ("._a.jpg", b""), (".b/x.jpg", b"")]

@@ -114,7 +114,7 @@ def test_a_server_that_is_not_there_is_a_failed_row_whose_text_hides_the_url(ser
     assert "signature" not in str(caught.value)
 
 
-def test_a_table_behind_a_url_is_a_source_and_its_paths_start_beside_it(server):
+def test_a_table_behind_a_url_is_a_source_and_its_paths_start_next_to_it(server):
     Handler.files = {"/d/t.csv": b"path,label\na.jpg,1\n", "/d/a.jpg": b"a"}
     manifest = open_manifest(f"{server}/d/t.csv")
     assert manifest.rows(0, 1).to_pylist() == [

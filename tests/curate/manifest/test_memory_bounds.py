@@ -169,7 +169,7 @@ def test_a_file_above_the_bound_is_a_row_that_says_what_to_do(tmp_path):
     assert len(next(open_manifest(tmp_path, SourceOptions(max_bytes=1 << 30)).readers(0, 1))()) == MAX_FILE_BYTES + 1
 
 
-def test_a_table_that_is_too_large_is_not_told_of_images(tmp_path):
+def test_a_table_that_is_too_large_gets_no_advice_about_images(tmp_path):
     (tmp_path / "l.txt").write_bytes(bytes(2000))
     with pytest.raises(InputError, match="of 1,000 bytes; split"):
         find_place(tmp_path / "l.txt").read_all(1000, "split it")
@@ -334,7 +334,7 @@ def test_a_part_of_a_file_is_bounded_whatever_the_server_answers(served):
         remote.get_range(uri, 1, 1000, Reach())
 
 
-def test_the_budget_of_a_process_is_that_of_one_image():
+def test_the_budget_of_a_process_holds_one_image():
     assert budget.ENCODED == MAX_FILE_BYTES
 
 

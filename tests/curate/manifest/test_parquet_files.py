@@ -60,7 +60,7 @@ def test_patterns_and_sequences_of_files_open_in_order(tmp_path):
         open_manifest(f"{tmp_path}/{{0..999999999}}.parquet")
 
 
-def test_files_of_one_name_in_two_folders_have_keys_of_their_own(tmp_path):
+def test_files_of_one_name_in_two_folders_have_separate_keys(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         write(tmp_path / folder / "x.parquet", {"image": [b""]})

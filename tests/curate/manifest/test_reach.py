@@ -183,7 +183,7 @@ def test_a_redirection_into_a_private_network_is_refused(port):
     other.server_close()
 
 
-def test_a_url_that_was_typed_is_the_users_word_and_so_is_all_beside_it(port):
+def test_a_typed_url_is_trusted_with_everything_next_to_it(port):
     Handler.files = {"/d/l.txt": f"a.jpg\nhttp://localhost:{port}/b.jpg\nhttp://127.0.0.1:9/c.jpg\n".encode()}
     manifest = open_manifest(f"http://127.0.0.1:{port}/d/l.txt")
     assert outcomes(manifest) == [b"secret", b"secret", "refused"]
@@ -227,7 +227,7 @@ def test_secrets_in_urls_are_in_no_message(port, tmp_path):
         assert "abc" not in str(caught.value)
 
 
-def test_a_session_of_its_own_is_made_for_each_reach(port):
+def test_each_reach_gets_a_separate_session(port):
     wide, narrow = Reach(private=True), Reach()
     systems = [remote.system_of(f"http://127.0.0.1:{port}/", reach)[0] for reach in (wide, narrow, Reach(private=True))]
     assert systems[0] is systems[2] is not systems[1]

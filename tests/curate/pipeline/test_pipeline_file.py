@@ -108,7 +108,7 @@ def test_a_mistake_is_one_line_that_names_the_place(workdir, old, new, line, sai
     assert not (workdir / "out").exists()
 
 
-def test_a_value_that_the_command_cannot_read_is_said_before_anything_runs(workdir):
+def test_a_value_that_the_command_cannot_read_is_reported_before_anything_runs(workdir):
     text = '[first]\nrun = "dedup"\ntable = "s.parquet"\n[last]\nrun = "sheet"\ntop = "many"\n'
     result = run("run", write(text))
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
@@ -140,7 +140,7 @@ def test_values_of_a_hostile_file_are_values_and_never_options(workdir):
     assert list((workdir / "curated").glob("*.parquet")) == []
 
 
-def test_lines_are_found_where_names_stand_in_quotes_or_in_tables_of_their_own():
+def test_lines_are_found_where_names_are_quoted_or_in_separate_tables():
     text = "folder='x'\n[a]\nset = {x = 1}\n['b']\n\"run\" = 'select'\n[b.set]\nx = 2\n"
     places = [("a", "set", 3), ("b", None, 4), ("b", "run", 5), ("b", "set", 6), (None, "folder", 1)]
     assert [line_of(text, step, key) for step, key, _ in places] == [line for _, _, line in places]

@@ -108,7 +108,7 @@ def test_a_file_that_changed_does_its_step_again(workdir, change, expected):
     assert states(run("run", "curate.toml")) == expected
 
 
-def test_a_step_can_be_done_anew_and_the_run_can_end_early(workdir):
+def test_a_step_can_be_done_again_and_the_run_can_end_early(workdir):
     assert states(run("run", "curate.toml", "--until", "best")) == ["done", "done"]
     assert not (workdir / "curated/few.parquet").exists()
     assert states(run("run", "curate.toml", "--again", "best")) == ["date", "done", "done", "done"]
@@ -167,14 +167,14 @@ def test_a_step_that_fails_stops_the_run_with_its_code_and_what_was_done_stays(w
     assert states(run("run", "curate.toml")) == ["date"] * 4
 
 
-def test_a_file_that_the_pipeline_did_not_write_is_not_replaced_unless_asked(workdir):
+def test_a_file_that_the_pipeline_did_not_write_is_not_replaced_unless_requested(workdir):
     (workdir / "curated").mkdir()
     (workdir / "curated/once.parquet").write_text("mine")
     assert run("run", "curate.toml").exit_code == 1
     assert (workdir / "curated/once.parquet").read_text() == "mine"
 
 
-def test_the_receipt_verifies_where_it_lies_and_where_it_was_moved(workdir):
+def test_the_receipt_verifies_in_place_and_after_a_move(workdir):
     run("run", "curate.toml")
     assert run("verify", "curated/pipeline.receipt.json").exit_code == 0
     shutil.move("curated", "moved")
@@ -257,7 +257,7 @@ def test_images_are_scored_once_and_paths_are_from_the_folder_of_the_file(
     assert run("verify", "work/curated").exit_code == 0
 
 
-def test_labels_balance_and_split_are_steps_and_what_is_drawn_twice_is_drawn_by_chance_twice(workdir):
+def test_labels_balance_and_split_are_steps_and_two_draws_are_independent(workdir):
     table(workdir / "s.parquet", n=400)
     (workdir / "curate.toml").write_text(
         '[labels]\ntable = "s.parquet"\nlabel = "label"\ndrop_suspected = true\n[balance]\nrows = 150\n'

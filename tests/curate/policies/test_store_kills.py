@@ -95,7 +95,7 @@ def test_wherever_a_run_is_killed_the_same_command_ends_as_if_nothing_had_been(
 @pytest.mark.parametrize(
     ("first", "step"), [(12, 11), *(pytest.param(at, 4, marks=pytest.mark.slow) for at in range(4))]
 )
-def test_wherever_a_replacement_is_killed_no_receipt_is_beside_files_of_another_run(
+def test_wherever_a_replacement_is_killed_no_receipt_is_next_to_files_of_another_run(
     full_table, s3, out, tmp_path, monkeypatch, first, step
 ):
     for place, share in (("old", "30%"), ("new", "50%")):
@@ -133,7 +133,9 @@ def test_of_two_that_write_one_output_one_is_refused(full_table, s3, out, tmp_pa
     nothing_is_left(s3, tmp_path)
 
 
-def test_whoever_was_taken_over_puts_nothing_more_and_takes_nothing_back(full_table, s3, out, tmp_path, monkeypatch):
+def test_a_process_that_was_taken_over_writes_nothing_more_and_removes_nothing(
+    full_table, s3, out, tmp_path, monkeypatch
+):
     slow = file_set.StoreSet([StorePath(out)], overwrite=False)
     slow.__enter__()
     s3.put("run/.k.parquet.work/lock-000002.json", b"{}")  # of another process, which found this one silent

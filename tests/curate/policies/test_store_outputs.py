@@ -100,7 +100,7 @@ def test_credentials_that_expire_leave_what_the_next_run_takes_back(full_table, 
     nothing_is_left(s3, tmp_path)
 
 
-def test_throttling_passes_and_an_answer_that_is_lost_is_no_stranger(full_table, s3, out, tmp_path):
+def test_throttling_passes_and_a_lost_answer_is_recognised_as_ours(full_table, s3, out, tmp_path):
     (tmp_path / "here").mkdir()
     filter_rows(full_table, tmp_path / "here/k.parquet", keep_top="50%")
     for method in ("PUT", "GET", "HEAD"):
@@ -132,7 +132,7 @@ def test_what_appears_meanwhile_is_not_replaced_and_stays_alone(full_table, s3, 
     assert not any(request.startswith("PUT") for request in s3.faults.requests[before:])
 
 
-def test_a_receipt_of_somebody_else_keeps_nothing_of_ours(full_table, s3, out, tmp_path):
+def test_a_foreign_receipt_keeps_nothing_of_ours(full_table, s3, out, tmp_path):
     def appear(handler):
         s3.put("run/k.receipt.json", b"somebody's")
         handler.fail(412, "PreconditionFailed")

@@ -35,7 +35,7 @@ def test_the_discriminant_is_fishers_with_a_shrunk_covariance():
     np.testing.assert_allclose(model.logits(rows), x @ slope - (means.T * slope).sum(0) / 2 + prior, atol=2e-3)
 
 
-def test_the_moments_of_parts_are_those_of_all_their_rows():
+def test_the_moments_of_parts_equal_the_moments_of_all_rows():
     rows, labels = blobs()
     weight = np.ones(len(rows))
     parts = [Moments.of(rows, labels, weight, np.arange(first, len(rows), 3), 5) for first in range(3)]
@@ -56,7 +56,7 @@ def test_planted_mistakes_are_found():
     assert (evidence.voted == true).mean() > 0.9
 
 
-def test_the_label_of_a_row_has_no_say_in_its_own_chances(monkeypatch):
+def test_the_label_of_a_row_does_not_affect_its_own_probabilities(monkeypatch):
     monkeypatch.setattr("curate.probes.crossed.ROUNDS", 1)
     assert ROUNDS == 2
     rows, labels = blobs(200)

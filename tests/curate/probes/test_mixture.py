@@ -18,7 +18,7 @@ def drawn(n=600, k=3, width=5):
     return torch.from_numpy(rows.astype(np.float32)), of
 
 
-def test_em_ends_where_scikit_learn_finds_no_more_and_knows_the_gaussians():
+def test_em_ends_like_scikit_learn_and_finds_the_gaussians():
     rows, of = drawn()
     fitted = fit_mixture(rows, 3, starts=3, seed=0)
     assert adjusted_rand_score(of, fitted.clusters(rows)) > 0.95

@@ -52,7 +52,7 @@ def batch_of(result):
     return pq.read_table(result.subset)
 
 
-def test_losses_are_those_of_logistic_regressions_on_the_other_folds(monkeypatch):
+def test_losses_come_from_logistic_regressions_on_the_other_folds(monkeypatch):
     from sklearn.linear_model import LogisticRegression
 
     loose = losses(pool_of())[0]
@@ -74,7 +74,7 @@ def test_losses_are_those_of_logistic_regressions_on_the_other_folds(monkeypatch
     assert (facts["rows"], facts["says_otherwise"], facts["not_judged"]) == (90, 90 - right, 0)
 
 
-def test_the_very_same_embedding_never_bears_itself_out():
+def test_an_identical_embedding_never_confirms_itself():
     """Of a class there are two rows, one the copy of the other: no model of other rows knows the class."""
     pool = pool_of(61)
     pool.labels[60], pool.labels[59] = 3, 3
@@ -97,7 +97,7 @@ def test_a_class_of_one_row_gets_the_largest_loss_and_is_reported():
     assert notes[1] == "1 row has the largest loss, because their class has no other image: 'd'"
 
 
-def test_rows_that_are_excluded_or_have_no_class_teach_nothing():
+def test_rows_that_are_excluded_or_have_no_class_are_not_used():
     pool = pool_of()
     out = np.arange(90) >= 80
     first = losses(pool, 3, out)[0]
@@ -175,7 +175,7 @@ def test_a_column_of_losses_replaces_embeddings(tmp_path):
     assert verify(result.receipt).identical
 
 
-def test_labelled_rows_teach_with_the_class_of_the_file_count_and_are_not_picked(tmp_path):
+def test_labelled_rows_are_used_with_the_class_of_the_file_and_are_not_picked(tmp_path):
     source = table(tmp_path / "s.parquet", 60)
     of_first = [(f"img/{i:03}.png", "class 0") for i in range(0, 40, 5)]
     labels = csv(tmp_path / "l.csv", of_first)

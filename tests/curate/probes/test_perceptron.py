@@ -8,7 +8,7 @@ from curate.probes.linear import fit_linear_probe
 from curate.probes.perceptron import Steps, lars_logits, perceptron_answers
 
 
-def test_it_learns_what_no_linear_probe_can_and_never_says_a_class_without_rows():
+def test_it_learns_what_no_linear_probe_can_and_never_predicts_a_class_without_rows():
     draw = torch.Generator().manual_seed(0)
     rows = torch.randn(400, 2, generator=draw)
     labels = 2 * (rows.prod(1) > 0).long()  # classes 0 and 2 of 3

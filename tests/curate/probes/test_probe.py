@@ -59,7 +59,7 @@ def test_rows_sum_to_one_and_classes_without_a_label_get_nothing(fit):
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])
 @pytest.mark.parametrize("n", [1, 2, 30])
-def test_a_class_alone_is_predicted_with_chance_one(fit, n):
+def test_a_class_alone_is_predicted_with_probability_one(fit, n):
     x, _ = blobs(n)
     predicted = fit(x, np.full(n, 2), 4).predict(blobs(9, seed=3)[0])
     assert predicted == pytest.approx(np.eye(4)[[2] * 9], abs=1e-6)

@@ -60,7 +60,7 @@ def test_json_is_the_document_without_thumbnails(made):
     assert json.loads(run(made / "scores.parquet", "--json", "--quiet", "--points", 0).stdout)["funnel"] == []
 
 
-def test_nothing_is_written_over_what_is_there_unless_asked(made, tmp_path):
+def test_nothing_is_written_over_what_is_there_unless_requested(made, tmp_path):
     out = tmp_path / "report.html"
     out.write_text("mine")
     refused = run(made / "scores.parquet", "-o", out, "--points", "0")

@@ -15,7 +15,7 @@ KINDS = (np.float64, np.float32, np.float16, np.int8, np.int64, np.uint64)
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(KINDS).flatmap(lambda kind: arrays(kind, st.integers(1, 40))))
-def test_the_counts_are_those_of_the_values_between_the_edges(values):
+def test_the_counts_equal_the_values_between_the_edges(values):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         finite = values[np.isfinite(values)]

@@ -72,7 +72,7 @@ def test_histograms_hold_every_value_once(whole, frame):
         assert sum(counts) == len(values)
 
 
-def test_quantiles_of_a_class_are_those_of_polars(whole, frame):
+def test_quantiles_of_a_class_equal_polars(whole, frame):
     for column in ("unc_losspred", "kappa_mcinfonce"):
         spread = next(each for each in whole["distributions"] if each["column"] == column)
         for of_class in spread["by_class"]:
@@ -82,11 +82,11 @@ def test_quantiles_of_a_class_are_those_of_polars(whole, frame):
             assert of_class["q"] == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_policies_stand_in_the_order_applied_and_those_between_are_found(whole):
+def test_the_policies_are_in_the_order_applied_and_those_between_are_found(whole):
     assert [each["step"] for each in whole["funnel"]] == ["issues", "labels", "filter", "dedup", "select"]
 
 
-def test_the_sums_of_the_funnel_are_those_of_the_decisions(whole, five_policies):
+def test_the_sums_of_the_funnel_match_the_decisions(whole, five_policies):
     for each in whole["funnel"]:
         decisions = pl.read_parquet(five_policies / each["file"].replace(".parquet", ".decisions.parquet"))
         counts = dict(decisions.group_by("decision").len().iter_rows())
@@ -135,7 +135,7 @@ def test_a_row_that_one_of_several_policies_on_one_table_drops_is_dropped_in_wha
     assert sum(int(group["words"].rsplit(": ")[-1].split()[0]) for group in gallery["groups"]) == len(dropped)
 
 
-def test_the_rows_are_those_of_the_table_under_names_that_do_not_clash(whole, frame):
+def test_the_rows_match_the_table_under_unique_names(whole, frame):
     rows = whole["rows"]
     assert rows["n"] == N
     assert rows["row"] == list(range(N))
@@ -159,7 +159,7 @@ def test_the_rows_are_those_of_the_table_under_names_that_do_not_clash(whole, fr
     assert set(rows) == {"n", "row", "key", "path", "status", "decision", "reason", *shown}
 
 
-def test_the_ends_of_the_score_are_those_of_a_sort(whole, frame):
+def test_the_ends_of_the_score_equal_a_sort(whole, frame):
     order = frame.with_row_index().drop_nulls("unc_losspred").sort("unc_losspred")
     assert rows_of(whole, "most-certain") == images_of(order)[:48]
     assert rows_of(whole, "least-certain") == images_of(order.reverse())[:48]
@@ -191,7 +191,7 @@ def test_equal_images_are_shown_once_and_others_come_instead():
     assert galleries[2].rows == [0, 1, 2]
 
 
-def test_high_values_come_first_where_that_is_asked_for(five_policies, frame):
+def test_high_values_come_first_where_that_is_requested(five_policies, frame):
     report = made(five_policies, column="max:aesthetic")
     assert report["default_score"] == "aesthetic"
     ok = frame.with_row_index().filter(pl.col("status") == "ok").sort("aesthetic", descending=True)
@@ -215,7 +215,7 @@ def test_the_cut_is_the_last_value_that_stayed_and_both_sides_are_nearest_to_it(
     assert [whole["rows"]["row"][item] for item in just_dropped["items"]] == dropped_rows
 
 
-def test_duplicates_stand_with_the_row_that_was_kept(whole, five_policies):
+def test_duplicates_are_shown_with_the_row_that_was_kept(whole, five_policies):
     groups = next(each for each in whole["galleries"] if each["id"] == "duplicates")["groups"]
     decisions = pl.read_parquet(five_policies / "alone.decisions.parquet").filter(pl.col("group").is_not_null())
     keys = whole["rows"]["key"]
@@ -224,7 +224,7 @@ def test_duplicates_stand_with_the_row_that_was_kept(whole, five_policies):
     assert keys[groups[0]["kept"]] == decisions["kept_key"].drop_nulls()[0]
 
 
-def test_dropped_rows_stand_by_their_reason_and_failed_ones_by_their_status(whole, frame):
+def test_dropped_rows_are_listed_by_reason_and_failed_ones_by_status(whole, frame):
     groups = next(each for each in whole["galleries"] if each["id"] == "dropped")["groups"]
     rows = whole["rows"]
     assert any(group["words"].startswith("filter, --drop-bottom 25%: ") for group in groups)
@@ -312,7 +312,7 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fiv
     assert np.abs(np.asarray(picture.convert("RGB"), int).mean((0, 1)) - (report["rows"]["row"][9], 100, 200)).max() < 5
 
 
-def test_no_more_thumbnails_than_asked_for_and_galleries_come_first(five_policies):
+def test_thumbnails_are_bounded_and_galleries_come_first(five_policies):
     report = made(five_policies, thumbs=9)
     shown = [row for row, place in enumerate(report["thumbs"]["of"]) if place >= 0]
     assert len(shown) == len(report["thumbs"]["data"]) == 9
@@ -340,7 +340,7 @@ def test_without_the_library_the_map_is_left_out_with_the_line_that_installs_it(
     assert any("pip install 'kappa-curate[map]'" in note for note in report["overview"]["notes"])
 
 
-def test_the_map_places_rows_with_an_embedding_near_those_of_their_kind_and_again_in_the_same_places(five_policies):
+def test_the_map_places_rows_near_their_kind_and_repeats_its_places(five_policies):
     pytest.importorskip("openTSNE")
     report = made(five_policies, points=60)
     places = report["map"]

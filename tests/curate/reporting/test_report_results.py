@@ -47,7 +47,7 @@ def test_files_that_are_no_result_are_refused_with_what_to_give(five_policies, t
             gather(open_table(five_policies / "scores.parquet"), FactsRequest(results=[name], points=0))
 
 
-def test_results_that_were_moved_with_their_table_are_found_beside_one_another(five_policies, tmp_path):
+def test_results_that_were_moved_with_their_table_are_found_next_to_one_another(five_policies, tmp_path):
     for file in five_policies.glob("*.parquet"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     for file in five_policies.glob("*.json"):
@@ -70,7 +70,7 @@ def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(five_policies,
     assert any("decisions are missing" in note for note in facts.counted["overview"]["notes"])
 
 
-def test_the_folder_of_a_pipeline_stands_for_all_its_policies(five_policies, tmp_path):
+def test_the_folder_of_a_pipeline_is_read_as_all_its_policies(five_policies, tmp_path):
     (tmp_path / "curate.toml").write_text(
         f"""
 [filter]
@@ -114,7 +114,7 @@ def test_from_python_one_result_needs_no_list(five_policies):
     assert single["funnel"] == listed["funnel"]
 
 
-def test_each_group_unlike_the_rest_is_shown_by_itself():
+def test_each_group_unlike_the_rest_is_shown_separately():
     rows = np.arange(70)
     parts = ["in group 1"] * 40 + ["in group 4"] * 30
     finding = Finding("unlike-the-rest", "unlike", rows, np.repeat([1.0, 4.0], [40, 30]), parts, parts)

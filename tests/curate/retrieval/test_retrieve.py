@@ -58,7 +58,7 @@ def cosine(table):
     return similar
 
 
-def test_the_nearest_rows_are_those_of_numpy_with_similarity_and_certainty(table, cosine):
+def test_the_nearest_rows_equal_numpy_with_similarity_and_certainty(table, cosine):
     retrieval = curate.retrieve(table, ["0-000", "0-017"], top=4)
     kappa = pl.read_parquet(table)["kappa_visimsiam"].to_list()
     for at, row in enumerate((0, 17)):
@@ -81,7 +81,7 @@ def test_every_query_of_another_table_is_accounted_for(table, tmp_path):
     assert "missing" in retrieval.reasons[retrieval.queries.names.index("1-006")]
 
 
-def test_a_table_asks_itself_and_no_row_finds_itself(table, cosine):
+def test_a_table_is_searched_with_its_rows_and_no_row_finds_itself(table, cosine):
     retrieval = curate.retrieve(table, str(table), top=1)
     ok = [i for i in range(N) if i not in (5, 6)]
     assert [retrieval.neighbours(i)[0].row for i in ok] == cosine[ok].argmax(1).tolist()
@@ -108,7 +108,7 @@ def test_a_cut_may_be_a_value_of_the_column(table):
 
 
 @pytest.mark.parametrize("chance", [0.5, 0.9])
-def test_calibrated_regions_hold_a_row_of_the_class_as_often_as_they_say_and_more_rows_of_unsure_queries(
+def test_calibrated_regions_hold_a_row_of_the_class_as_often_as_stated_and_more_rows_of_unsure_queries(
     tmp_path, chance
 ):
     table, new = write(tmp_path / "t.parquet", n=2400), write(tmp_path / "new.parquet", n=2400, seed=1)
@@ -139,7 +139,7 @@ def test_regions_of_a_concentration_are_its_quantiles(tmp_path):
         assert answer.similarity >= retrieval.bounds[0]
 
 
-def test_a_region_without_rows_is_said(tmp_path):
+def test_a_region_without_rows_is_reported(tmp_path):
     table = write(tmp_path / "t.parquet", metadata={}, kappa_visimsiam=np.full(N, 1e9))
     retrieval = curate.retrieve(table, "0-000", credible=0.5)
     assert retrieval.states == ["alone"]
@@ -153,7 +153,7 @@ def test_top_bounds_what_a_region_gives_and_says_how_many_there_are(tmp_path):
     assert retrieval.inside[0] > 50
 
 
-def test_large_tables_are_searched_in_lists_and_the_recall_is_that_of_the_answers(table, monkeypatch, tmp_path):
+def test_large_tables_are_searched_in_lists_with_the_recall_of_the_answers(table, monkeypatch, tmp_path):
     large = write(tmp_path / "large.parquet", n=3000)
     exact = curate.retrieve(large, str(large), top=5)
     monkeypatch.setattr(work, "EXACT_ROWS", 1000)
@@ -295,7 +295,7 @@ def test_a_row_without_certainty_is_undecided_as_a_query(tmp_path):
     assert curate.retrieve(table, "0-003").states == ["answered"]
 
 
-def test_more_rows_than_there_are_is_said_and_all_are_given(tmp_path):
+def test_a_request_for_too_many_rows_is_reported_and_all_are_given(tmp_path):
     table = write(tmp_path / "t.parquet", n=9)
     retrieval = curate.retrieve(table, "0-000", top=50)
     assert len(retrieval.neighbours(0)) == 6  # 9 less its own, one that failed and one without embedding

@@ -31,7 +31,7 @@ def test_images_and_folders_are_scored_by_the_tables_model(full_table, folder, t
     assert of_three[0]["query_certainty"] == pytest.approx(table["kappa_visimsiam"][0], rel=1e-3)
 
 
-def test_images_that_cannot_be_asked_with_are_one_line(full_table, folder, tiny_checkpoint, tmp_path):
+def test_images_that_cannot_be_queries_are_one_line(full_table, folder, tiny_checkpoint, tmp_path):
     (tmp_path / "nothing").mkdir()
     for query, words in (
         (folder / "text.png", "not a readable image"),
@@ -47,7 +47,7 @@ def test_images_that_cannot_be_asked_with_are_one_line(full_table, folder, tiny_
     assert "is a column" in result.stderr
 
 
-def test_a_model_fitted_to_the_table_tells_the_fitted_score_of_images(full_table, folder, tiny_checkpoint, tmp_path):
+def test_a_model_fitted_to_the_table_gives_the_fitted_score_of_images(full_table, folder, tiny_checkpoint, tmp_path):
     fitted, scored = tmp_path / "fitted.safetensors", tmp_path / "t.parquet"
     curate.fit(full_table, fitted, apply=scored, model=tiny_checkpoint)
     retrieval = curate.retrieve(scored, str(folder / "07.png"), model=fitted, top=1)

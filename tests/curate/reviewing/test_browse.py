@@ -34,7 +34,7 @@ def frame(browsed):
     )
 
 
-def test_the_page_is_that_of_the_report_without_rows(server):
+def test_the_page_is_the_report_without_rows(server):
     answer, content = get(server, "browse")
     text = content.decode()
     assert answer.status == 200
@@ -45,7 +45,7 @@ def test_the_page_is_that_of_the_report_without_rows(server):
     assert server.site.token in text
 
 
-def test_the_served_document_knows_rows_by_their_number(server, frame):
+def test_the_served_document_refers_to_rows_by_number(server, frame):
     facts = server.site.table.index.facts
     served = facts.served()
     assert served["served"] is True
@@ -70,7 +70,7 @@ def test_pages_follow_one_another_in_the_order_of_the_table(server, frame):
 
 @pytest.mark.parametrize("column", ["unc_losspred", "width", "key", "label", "photographer", "aesthetic"])
 @pytest.mark.parametrize("descending", [0, 1])
-def test_sorted_pages_are_those_of_polars(server, frame, column, descending):
+def test_sorted_pages_equal_polars(server, frame, column, descending):
     expected = frame.sort(column, descending=bool(descending), nulls_last=True, maintain_order=True)["row"].to_list()
     assert rows(server, sort=column, descending=descending, limit=1000)[1] == expected
     assert rows(server, sort=column, descending=descending, offset=37, limit=11)[1] == expected[37:48]
@@ -111,7 +111,7 @@ def single(value):
         ),
     ],
 )
-def test_filtered_pages_are_those_of_polars(server, frame, query, condition):
+def test_filtered_pages_equal_polars(server, frame, query, condition):
     expected = frame.filter(condition)
     total, numbers, _ = rows(server, **query, limit=1000)
     assert (total, numbers) == (len(expected), expected["row"].to_list())
@@ -133,7 +133,7 @@ def test_rows_are_given_by_their_numbers(server):
     assert rows(server, row="5,6", sort="width", descending=1)[1] == [6, 5]
 
 
-def test_thumbnails_are_made_on_demand_and_a_missing_image_is_said_to_be(server):
+def test_thumbnails_are_made_on_demand_and_a_missing_image_is_reported(server):
     answer, content = get(server, "thumb/20.jpg")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "image/webp")
     picture = Image.open(io.BytesIO(content)).convert("RGB")
@@ -153,7 +153,7 @@ def test_thumbnails_are_made_on_demand_and_a_missing_image_is_said_to_be(server)
         assert get(server, f"thumb/{row}.jpg")[0].status == get(server, f"image/{row}.jpg")[0].status == 404
 
 
-def test_an_image_is_shown_large_and_one_that_changed_since_it_was_scored_is_said_to_have(tmp_path):
+def test_an_image_is_shown_large_and_one_that_changed_since_it_was_scored_is_marked(tmp_path):
     files = [tmp_path / f"{row}.png" for row in range(3)]
     for row, file in enumerate(files):
         Image.new("RGB", (3_000, 1_500), (80 * row, 90, 0)).save(file)
@@ -198,7 +198,7 @@ def test_few_thumbnails_are_kept(server, monkeypatch):
     assert images._small.cache_info().currsize == 3
 
 
-def test_many_ask_at_once(server, frame):
+def test_many_requests_at_once_are_answered(server, frame):
     expected = frame.sort("aesthetic")["row"].to_list()
     as_expected = []
 
@@ -233,7 +233,7 @@ def test_a_table_that_changes_is_noticed(browsed, tmp_path):
 @pytest.mark.parametrize(
     ("number", "code"), [pytest.param(signal.SIGINT, 0, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
 )
-def test_the_command_says_where_the_page_is_and_ends_when_it_is_told_to(browsed, number, code):
+def test_the_command_prints_the_address_and_ends_on_request(browsed, number, code):
     words = [
         sys.executable,
         "-m",

@@ -41,7 +41,7 @@ def test_paths_that_do_not_begin_with_the_token_have_nothing(server, path):
         "x",
     ],
 )
-def test_paths_that_are_none_have_nothing(server, path):
+def test_unknown_paths_are_not_found(server, path):
     assert get(server, quote(path, safe="/%"))[0].status == 404
 
 
@@ -51,7 +51,7 @@ def test_another_host_is_refused(server, host):
         assert get(server, path, headers={"Host": host})[0].status == 403
 
 
-def test_localhost_is_this_host_and_two_hosts_are_none(server):
+def test_localhost_is_this_host_and_two_hosts_are_refused(server):
     assert get(server, "rows", headers={"Host": f"localhost:{server.server_port}"})[0].status == 200
     assert (
         raw(
@@ -103,7 +103,7 @@ def test_a_body_is_refused(server):
         ("&".join(f"min.width{i}=1" for i in range(70)), "at most"),
     ],
 )
-def test_questions_that_make_no_sense_are_told_so_in_one_sentence(server, query, said):
+def test_invalid_queries_are_refused_in_one_sentence(server, query, said):
     answer, content = get(server, "rows?" + quote(query, safe="=&%."))
     assert answer.status == 400
     assert said in json.loads(content)["error"]
@@ -126,7 +126,7 @@ def test_what_is_no_http_does_not_stop_it(server, text):
     assert rows(server, limit=1)[0] == N
 
 
-def test_every_answer_says_that_it_is_for_this_page_alone(server):
+def test_every_answer_is_restricted_to_this_page(server):
     for path in ("", "browse", "rows", "thumb/20.jpg", "nothing"):
         headers = get(server, path)[0].headers
         assert headers["X-Content-Type-Options"] == "nosniff"

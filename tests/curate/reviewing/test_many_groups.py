@@ -19,7 +19,7 @@ class Counted(str):
         return str.__eq__(self, other)
 
 
-def test_parts_of_a_finding_are_told_apart_without_comparing_all_of_them():
+def test_parts_of_a_finding_are_distinguished_without_comparing_all_of_them():
     parts = [Counted(f"given {row % 200}, suggested {row % 7}") for row in range(N)]
     finding = Finding("label", "", np.arange(N), np.zeros(N), ["wrong"] * N, parts=parts)
     found = list(_parts(finding))

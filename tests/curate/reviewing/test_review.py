@@ -138,7 +138,7 @@ def test_a_window_that_is_behind_decides_nothing(table):
     assert [line.verdict for line in read_verdicts(verdicts(table)).all] == ["begin", "drop"]
 
 
-def test_a_line_that_was_cut_off_is_left_out_said_and_written_over(table):
+def test_a_line_that_was_cut_off_is_left_out_reported_and_overwritten(table):
     with serving(table) as server:
         grey, red = (each["id"] for each in queue(server))
         act(server, "drop", grey)
@@ -171,7 +171,7 @@ def test_reviewers_who_disagree_are_listed_and_a_later_one_does_not_win_in_silen
     assert curate.filter(table, None, verdicts=verdicts(table), dry_run=True).dropped == 0
 
 
-def test_lines_count_by_their_place_whatever_the_clock_said(table):
+def test_lines_count_by_their_place_whatever_their_time(table):
     with serving(table) as server:
         act(server, "drop", queue(server)[0]["id"])
         act(server, "undo")
@@ -292,7 +292,7 @@ def list_pair(folder, key, like):
     (folder / "review/findings.csv").write_text("\n".join(lines) + "\n")
 
 
-def test_a_pair_that_was_judged_is_not_asked_again_where_the_other_image_is_the_copy(near_copies):
+def test_a_judged_pair_is_not_shown_again_where_the_other_image_is_the_copy(near_copies):
     def near(server):
         return [each["id"] for each in queue(server) if each["kind"] == "near-copy"]
 

@@ -86,7 +86,7 @@ def test_of_equal_files_the_one_that_a_reviewer_judged_is_kept(table):
     assert curate.verify(table.with_name("unique.receipt.json")).identical
 
 
-def test_two_images_that_are_no_copies_stay_whichever_of_them_comes_first(table):
+def test_two_images_that_are_no_copies_are_kept_whichever_comes_first(table):
     keys = pl.read_parquet(table)["key"].to_list()
     (shown,) = deduplicated(table)[0] & set(range(GREY))
     apart, third = [row for row in range(GREY) if row != shown][:2]

@@ -208,7 +208,7 @@ def test_the_rows_that_a_rule_needs_at_best_are_enough_if_all_are_right():
     assert (short.why, short.needed, short.reached) == ("too few rows", 58, False)
 
 
-def test_rules_go_by_the_interval_of_every_look_in_both_directions():
+def test_rules_use_the_interval_of_every_look_in_both_directions():
     accuracy = Accuracy(450, 500, 0.9)
     ends = anytime_accuracy(accuracy, 4, 0.95)
     for text, reached in (
@@ -232,7 +232,7 @@ def test_all_wrong_and_all_right_are_reported_like_any_other(right, text):
     assert check_rule(StopRule.parse("accuracy >= 50%"), 1, 0.95, Accuracy(500, 500, 1.0), None).reached
 
 
-def test_what_is_missing_is_said_with_the_number_that_would_do():
+def test_a_lack_of_labels_is_reported_with_the_number_that_would_do():
     check = check_rule(StopRule.parse("accuracy >= 90%"), 3, 0.95, Accuracy(460, 500, 0.92), None)
     assert check.needed > 500
     assert f"about {check.needed:,} held-out images would show it, there are 500" in rule_words(check)

@@ -70,7 +70,7 @@ def test_an_edit_that_covers_its_own_tracks_breaks_the_chain(folder, name):
 
 
 @pytest.mark.parametrize("name", ["holdout.parquet", "rounds/0001/batch.parquet", "rounds/0002/stop.parquet"])
-def test_another_file_in_place_of_one_is_named(folder, name):
+def test_another_file_instead_of_one_is_named(folder, name):
     path = folder / name
     table = pq.read_table(path)
     pq.write_table(table.slice(0, table.num_rows - 1), path)

@@ -124,7 +124,7 @@ def test_the_same_seed_gives_the_same_rounds_whatever_the_order_of_the_table(tmp
     assert [row["key"] for row in batch_of(round_next(tmp_path / "s"))] != [row["key"] for row in batch_of(a[0])]
 
 
-def test_the_accuracy_is_that_of_the_probe_on_the_held_out_rows(tmp_path, truth):
+def test_the_accuracy_is_the_accuracy_of_the_probe_on_held_out_rows(tmp_path, truth):
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=15, holdout="30")
     made = loop(tmp_path / "r", truth, tmp_path, 2)
     rows = pq.read_table(tmp_path / "t.parquet")
@@ -301,7 +301,7 @@ def test_held_out_labels_may_come_from_a_column_or_a_file(tmp_path, truth):
     assert round_next(tmp_path / "f").state["picked"]["holdout"] == 5
 
 
-def test_without_held_out_labels_status_says_so(tmp_path, truth):
+def test_without_held_out_labels_status_reports_no_accuracy(tmp_path, truth):
     round_init(tmp_path / "r", tmp_path / "t.parquet", classes=CLASSES, batch=10, holdout="5")
     made = round_next(tmp_path / "r")
     requested = [row["key"] for row in batch_of(made) if row["arm"] != "holdout"]

@@ -38,7 +38,7 @@ def reached(*models, n_labels=100, budget=None, n_left=5):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_kappa_is_agreement_beyond_that_of_shuffled_answers(seed):
+def test_kappa_is_agreement_beyond_shuffled_answers(seed):
     """Expected agreement restated: over all pairs of one row's first answer with any row's second."""
     generator = np.random.default_rng(seed)
     a, b = (generator.choice(["x", "y", "z"], 40, p=[0.6, 0.3, 0.1]).tolist() for _ in range(2))
@@ -58,7 +58,7 @@ def test_predictions_are_stable_only_after_three_rounds_in_a_row():
     assert reached(model(), model(0.5), model(0.995), model(0.99), model(1.0))[name] is True
 
 
-def test_other_criteria_say_what_they_see():
+def test_other_criteria_report_their_values():
     assert reached(model())["classification change"] is None
     assert reached(model(), model(1.0, changed=0.0))["classification change"] is True
     assert reached(model(entropy=0.049))["mean entropy"] is True
@@ -122,7 +122,7 @@ def arms(n_strategy=80, n_control=40, n_held_out=200, *, spoil=0.0, seed=0):
     return Arms(vectors, *known, "linear")
 
 
-def test_a_control_arm_of_wrong_labels_is_beaten_and_the_interval_says_so():
+def test_a_control_arm_of_wrong_labels_is_beaten_beyond_the_interval():
     gain = arm_lift(arms(spoil=0.45))
     assert gain.n == 40
     assert gain.difference == pytest.approx(gain.strategy - gain.control)
@@ -131,7 +131,7 @@ def test_a_control_arm_of_wrong_labels_is_beaten_and_the_interval_says_so():
     assert "the strategy beats random" in lift_words(gain)
 
 
-def test_arms_alike_are_not_separated_and_it_says_so():
+def test_similar_arms_are_not_separated():
     gain = arm_lift(arms())
     assert gain.low < 0 < gain.high
     assert "not enough yet" in lift_words(gain)
@@ -139,7 +139,7 @@ def test_arms_alike_are_not_separated_and_it_says_so():
 
 
 @pytest.mark.slow
-def test_the_interval_holds_the_truth_about_as_often_as_it_says():
+def test_the_interval_holds_the_truth_about_as_often_as_stated():
     """Both arms are drawn alike, so the true difference is 0."""
     inside = [lift.low <= 0 <= lift.high for lift in (arm_lift(arms(40, 40, 100, seed=s), s) for s in range(40))]
     assert sum(inside) >= 34
@@ -149,7 +149,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     ("sizes", "text"),
     [((80, 19, 200), "19 control labels of at least 20"), ((80, 40, 49), "49 held-out labels of at least 50")],
 )
-def test_too_few_labels_to_say_anything_are_counted(sizes, text):
+def test_too_few_labels_are_counted(sizes, text):
     gain = arm_lift(arms(*sizes))
     assert text in lift_words(gain)
     assert gain.difference is None

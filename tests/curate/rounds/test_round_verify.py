@@ -127,7 +127,7 @@ def test_rows_that_changed_places_are_named_with_both(folder):
     }
 
 
-def test_a_batch_that_is_lost_or_damaged_is_named_and_what_is_derived_stands_in(folder):
+def test_a_lost_or_damaged_batch_is_named_and_derived_instead(folder):
     path = folder / "rounds" / "0001" / "batch.parquet"
     data = bytearray(path.read_bytes())
     for at in range(200, 300):
@@ -142,7 +142,7 @@ def test_a_batch_that_is_lost_or_damaged_is_named_and_what_is_derived_stands_in(
     assert (lines[1:], identical) == ([ok(2), ok(3)], False)
 
 
-def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_other(folder):
+def test_changed_labels_are_named_by_the_rounds_that_used_them_and_by_no_other(folder):
     rewrite(folder / "rounds" / "0002" / "labels-0001.parquet", lambda table: replaced(table, "label", 0, "ant2"))
     lines, problems, _ = said(folder)
     assert (lines[:2], problems) == ([ok(1, 20), ok(2)], [])
@@ -150,7 +150,7 @@ def test_changed_labels_are_named_by_the_rounds_that_went_by_them_and_by_no_othe
     assert "labels-0001.parquet was changed" in lines[2]
 
 
-def test_labels_of_the_last_round_that_were_changed_are_named_though_no_round_went_by_them(folder):
+def test_labels_of_the_last_round_that_were_changed_are_named_though_no_round_used_them(folder):
     round_import(folder, sheet(folder.parent / "last.csv", [(keys_of(folder, 3)[0], "ant", "ann")]))
     rewrite(folder / "rounds" / "0003" / "labels-0001.parquet", lambda table: replaced(table, "label", 0, "bee"))
     lines, problems, identical = said(folder)
@@ -228,7 +228,7 @@ def test_without_the_rows_held_out_no_round_is_derived(folder):
     assert all("holdout.parquet differs" in line for line in lines)
 
 
-def test_one_round_is_checked_by_itself(folder):
+def test_one_round_is_checked_alone(folder):
     rewrite(folder / "rounds" / "0001" / "batch.parquet", lambda table: replaced(table, "arm", 3, "other"))
     assert said(folder, only=2) == ([ok(2)], [], True)
     assert "set/" in said(folder, only=1)[0][0]

@@ -56,7 +56,7 @@ def test_a_tie_has_no_label_and_names_both():
     assert (consensus.state, consensus.label, consensus.classes) == ("tied", None, ("cat", "dog"))
 
 
-def test_a_later_answer_of_the_same_annotator_counts_in_place_of_the_earlier():
+def test_a_later_answer_of_the_same_annotator_counts_instead_of_the_earlier():
     votes = RoundVotes([[Vote("a", "cat", "ann"), Vote("a", "dog", "bob")]])
     news = votes.add([Vote("a", "dog", "ann"), Vote("a", "dog", "bob"), Vote("b", "cat", "ann")])
     assert (news.new, news.changed, news.repeated) == (["b"], ["a"], ["a"])

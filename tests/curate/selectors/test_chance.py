@@ -67,7 +67,7 @@ def test_given_classes_are_used_where_they_are_requested_and_unknown_is_a_class(
     assert StratifiedRandom().needs == StratifiedRandom.needs == ("probabilities",)
 
 
-def test_inside_a_class_rows_are_drawn_by_chance():
+def test_inside_a_class_rows_are_drawn_at_random():
     classes = np.repeat([0, 1], [50, 50])
     picks = {tuple(StratifiedRandom()(pool_with(classes), 4, seed=seed).rows) for seed in range(20)}
     assert len(picks) == 20

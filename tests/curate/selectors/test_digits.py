@@ -38,7 +38,7 @@ def test_the_published_curve_is_reproduced_within_two_standard_errors(curves, na
     assert np.abs(away).max() < 2, f"{name}: {(100 * ours.mean).round(1)}, {away.round(1)} standard errors away"
 
 
-def test_every_strategy_that_needs_chances_begins_with_the_same_random_rows(curves):
+def test_every_strategy_that_needs_probabilities_begins_with_the_same_random_rows(curves):
     for name in PUBLISHED:
         assert np.array_equal(curves[name].picks[:, :10], curves["random"].picks[:, :10])
 

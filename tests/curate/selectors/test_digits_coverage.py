@@ -73,7 +73,7 @@ def test_herding_is_the_published_curve_to_the_image():
     assert ours[-1] == pytest.approx(PUBLISHED["herding"][-1], abs=4 * ONE_IMAGE + 0.05)
 
 
-def test_k_center_is_the_published_curve_which_looked_at_rows_of_any_length():
+def test_k_center_is_the_published_curve_for_rows_of_any_length():
     ours = curve(KCenter(unit=False), range(20), unit=False)
     gap = np.abs(away(ours, "k-center"))
     assert np.delete(gap, BUDGETS.index(150)).max() < 2

@@ -22,7 +22,7 @@ def test_half_precision_is_widened_without_loss_and_without_a_word(dtype):
     assert fixed.tobytes() == FINITE.tobytes()
 
 
-def test_unit_rows_are_those_of_numpy():
+def test_unit_rows_equal_numpy():
     rows = np.random.default_rng(0).standard_normal((50, 16)).astype(np.float16)
     rows[7] = 0
     wide = rows.astype(np.float32)

@@ -50,7 +50,7 @@ def test_auto_weighs_rows_by_their_margin_and_quality(seed):
     assert selection.parts["weight"] == pytest.approx(weights[selection.rows])
 
 
-def test_auto_without_chances_is_herding():
+def test_auto_without_probabilities_is_herding():
     pool, _ = small_pool(0)
     assert np.array_equal(Auto()(pool, 50).rows, MaxHerding()(pool, 50).rows)
 

@@ -23,7 +23,7 @@ def farthest_first(rows, pool, budget, first):
 @pytest.mark.parametrize("front", [5, 4096])
 @pytest.mark.parametrize("labelled", [0, 9])
 @pytest.mark.parametrize("seed", range(3))
-def test_picks_and_gains_are_those_of_the_definition_whatever_is_held(monkeypatch, precision, front, labelled, seed):
+def test_picks_and_gains_match_the_definition_whatever_is_cached(monkeypatch, precision, front, labelled, seed):
     monkeypatch.setattr(kcenter, "FRONT", front)
     monkeypatch.setattr(kcenter, "ROOTS", 0)
     monkeypatch.setattr(kcenter, "ALIKE", min(front, 3))
@@ -47,7 +47,7 @@ def test_many_rows_on_a_lattice_tie_and_the_lowest_is_picked_even_outside_the_fr
     assert selection.notes == ("the last 2 picks are near-copies of others",)
 
 
-def test_the_rows_of_a_larger_pool_in_half_precision_are_those_of_a_plain_loop():
+def test_the_rows_of_a_larger_pool_in_half_precision_match_a_plain_loop():
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((20_000, 128)).astype(np.float16)
     selection = KCenter(unit=False)(Pool(np.arange(len(vectors)), vectors=vectors), 60)

@@ -34,7 +34,7 @@ def test_groups_count_together():
     assert progress == [(done, 12) for done in (0, 1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12)]
 
 
-def test_a_strategy_that_looks_at_more_than_it_picks_never_passes_the_end():
+def test_a_strategy_that_scores_more_than_it_picks_never_passes_the_end():
     progress = []
     with reporting_picks(lambda *at: progress.append(at), 3):
         assert [list(picking(2)), list(picking(1)), list(picking(4))] == [[0, 1], [0], [0, 1, 2, 3]]

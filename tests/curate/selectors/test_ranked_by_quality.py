@@ -144,7 +144,7 @@ def study(selector, auroc, seeds=range(8)):
 
 
 @pytest.mark.study
-def test_discount_and_gate_keep_ambiguous_rows_out_as_the_published_study_says():
+def test_discount_and_gate_keep_ambiguous_rows_out_as_in_the_published_study():
     plain, plain_bad = study(Margin(), 0.77)
     assert plain_bad == pytest.approx(55, abs=5)
     product, product_bad = study(Discounted(Margin()), 0.77)

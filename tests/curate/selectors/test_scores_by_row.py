@@ -41,7 +41,7 @@ def test_scores_of_known_distributions():
     assert entropy(rows) == pytest.approx([math.log(2), 0, math.log(3)])
 
 
-def test_scores_over_many_blocks_equal_those_of_single_rows():
+def test_scores_over_many_blocks_equal_single_rows():
     rows = chances(7001, 600)  # more numbers than one block holds
     for score in (least_confidence, margin, entropy):
         scores = score(rows)

@@ -58,7 +58,7 @@ def test_every_pick_is_what_the_rule_allows_at_that_place(seed, share, levels):
     assert len(set(selection.rows.tolist())) == len(pool.candidates)
 
 
-def test_gains_are_the_chance_of_the_own_label_and_0_without_one():
+def test_gains_are_the_probability_of_the_own_label_and_0_without_one():
     pool = pool_of(1)
     selection = SmallLoss()(pool, len(pool.candidates))
     known = pool.labels[selection.rows] >= 0
@@ -69,7 +69,7 @@ def test_gains_are_the_chance_of_the_own_label_and_0_without_one():
     assert 0 < (~known).sum() < len(known)
 
 
-def test_trusted_rows_are_drawn_by_chance_not_by_loss():
+def test_trusted_rows_are_drawn_at_random_not_by_loss():
     loss = np.array([0.4, 0.1, 0.3, 0.2, 5.0, 6.0, 7.0, 8.0], np.float32)
     pool = Pool(np.arange(8), labels=np.zeros(8, np.int64), holdout_loss=loss)
     first = [int(SmallLoss()(pool, 1, seed=seed).rows[0]) for seed in range(1200)]

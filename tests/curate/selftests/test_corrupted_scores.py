@@ -76,7 +76,7 @@ def test_a_score_that_falls_with_the_light_keeps_the_contract_and_one_that_rises
     assert judgement["unc_dark"].measured == judgement["kappa_light"].measured
 
 
-def test_the_share_is_how_many_unchanged_images_are_surer(climbed):
+def test_the_share_is_how_many_unchanged_images_are_more_certain(climbed):
     base = climbed.base["unc_dark"]
     last = climbed.steps["darkness"][-1]["unc_dark"]
     slow = [np.mean([(other < value) + (other == value) / 2 for other in base]) for value in last]
@@ -87,7 +87,7 @@ def test_the_share_is_how_many_unchanged_images_are_surer(climbed):
     assert check.images == 40
 
 
-def test_worse_images_come_in_the_order_of_the_images():
+def test_corrupted_images_come_in_the_order_of_the_images():
     """Images of several sizes go through in batches of one size."""
     pictures = [picture(seed, side) for seed, side in enumerate([40, 64, 40, 50, 64] * 5)]
     climbed = corruption.climb(pictures, Made(kappa_light=light), kinds=["darkness"], seed=0)

@@ -74,7 +74,7 @@ def test_the_same_images_are_drawn_whatever_their_order_and_at_most_half(photos,
     assert next(first.data()) == (photos / first.keys[0]).read_bytes()
 
 
-def test_images_behind_a_table_are_those_of_its_rows(table, tmp_path):
+def test_images_behind_a_table_belong_to_its_rows(table, tmp_path):
     sample = of_table(open_(table), 30, tmp_path, seed=0, source=None)
     assert len(sample.keys) == 30
     rows = pq.read_table(table, columns=["key", "sha256"]).to_pylist()
@@ -82,7 +82,7 @@ def test_images_behind_a_table_are_those_of_its_rows(table, tmp_path):
     assert [hashlib.sha256(data).hexdigest() for data in sample.data()] == [scored[key] for key in sample.keys]
 
 
-def test_a_way_that_cannot_be_gone_is_not_tried_and_the_others_are(photos, tiny_checkpoint, tmp_path):
+def test_a_variant_that_cannot_run_is_skipped_and_the_others_run(photos, tiny_checkpoint, tmp_path):
     sample, _ = of_source(str(photos), 24, tmp_path, seed=0, options=SourceOptions(), announce=lambda text: None)
     ways = [Way("a cluster that is missing", {"engine": "ray:127.0.0.1:1"}), QUICK[0]]
     checks = unchanged(sample, tmp_path, tiny_checkpoint, fit=False, ways=ways)
@@ -97,7 +97,7 @@ def open_(path):
     return open_table(path)
 
 
-def test_scores_do_not_depend_on_batches_order_or_parts_and_a_way_that_changes_them_is_found(
+def test_scores_do_not_depend_on_batches_order_or_parts_and_a_variant_that_changes_them_is_found(
     photos, tiny_checkpoint, tmp_path
 ):
     options = SourceOptions()
@@ -130,7 +130,7 @@ def test_an_order_of_dropping_is_not_compared_where_embeddings_are_rounded(
 
 
 @pytest.mark.slow
-def test_a_column_that_knows_the_labels_is_separated_from_chance_level(photos, tiny_checkpoint, tmp_path):
+def test_a_column_of_the_labels_is_separated_from_chance_level(photos, tiny_checkpoint, tmp_path):
     """A column that is high where the classifier is wrong, by its own predictions, and one of noise."""
     out = tmp_path / "s.parquet"
     score(photos, out, model=tiny_checkpoint, device="cpu", label_from_folder=True, workers=1)
@@ -241,7 +241,7 @@ def drawn_changes(generator, n):
     return generator.normal(size=n), 0.05 * generator.normal(size=n)
 
 
-def test_an_interval_holds_the_truth_as_often_as_it_says():
+def test_an_interval_holds_the_truth_as_often_as_stated():
     """The unchanged images are a draw, too: of 1,000 runs at most 5 % miss, and what chance level adds."""
     generator = np.random.default_rng(7)
     missed = naive = 0

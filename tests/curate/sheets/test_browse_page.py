@@ -64,7 +64,7 @@ def total(browser, words):
 
 
 @with_browser
-def test_galleries_rows_and_pictures_come_from_the_server(opened, table):
+def test_galleries_rows_and_images_come_from_the_server(opened, table):
     frame = table[1]
     least = frame.sort("unc_made_up", descending=True)["key"].to_list()
     opened.until(f"{SHOWN}[0] === {json.dumps(least[0])}")

@@ -39,7 +39,7 @@ def test_a_line_holds_its_points_and_a_band_its_ends():
     assert low <= 0 < 2 <= high
 
 
-def test_curves_have_colours_and_marks_of_their_own():
+def test_curves_have_different_colours_and_marks():
     (axes,) = chart(*(Curve(str(i), [0, 1], [i, i + 1]) for i in range(12))).axes
     looks = [(line.get_color(), str(line.get_linestyle())) for line in axes.lines]
     assert len(set(looks)) == 12
@@ -62,7 +62,7 @@ def test_the_same_chart_is_the_same_bytes(ending):
     assert b"20" + b"26-" not in first  # a date
 
 
-def test_another_process_with_settings_of_its_own_writes_the_same_bytes(tmp_path):
+def test_another_process_with_other_settings_writes_the_same_bytes(tmp_path):
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nsvg.fonttype: path\naxes.facecolor: red\n")
     code = (
         "import sys\nfrom curate.sheets.chart import Curve, Panel, draw_chart\n"
@@ -77,7 +77,7 @@ def test_another_process_with_settings_of_its_own_writes_the_same_bytes(tmp_path
     assert done.stderr == b""
 
 
-def test_a_picture_has_the_size_that_was_asked_for():
+def test_an_image_has_the_size_that_was_requested():
     with Image.open(io.BytesIO(chart_bytes(new_figure(50.8, 101.6), ".png"))) as picture:
         assert picture.size == (4 * DPI, 2 * DPI)
     assert INCH * 4 == 101.6
@@ -113,7 +113,7 @@ def test_what_a_user_set_is_as_it_was_afterwards():
     assert dict(mpl.rcParams) == before
 
 
-def test_an_ending_that_is_none_and_a_name_that_is_taken_are_refused(tmp_path):
+def test_an_unknown_ending_and_an_existing_name_are_refused(tmp_path):
     figure = chart(Curve("a", [0, 1], [0, 1]))
     with pytest.raises(InputError, match=r"\.pdf, got .*x\.jpg"):
         save_chart(figure, tmp_path / "x.jpg")

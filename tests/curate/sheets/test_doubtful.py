@@ -23,7 +23,7 @@ from curate.sheets.doubtful import MOST_MEMBERS, doubt, doubtful_groups
         (0.0, 0.0, 0.0, 1.0),  # a hash that is equal or not
     ],
 )
-def test_doubt_is_the_share_of_the_way_from_the_threshold_to_equality(similarity, threshold, margin, expected):
+def test_doubt_falls_linearly_from_the_threshold_to_equality(similarity, threshold, margin, expected):
     got = doubt(*(np.array([value]) for value in (similarity, threshold, margin)))
     assert got[0] == pytest.approx(expected)
 

@@ -125,7 +125,7 @@ def test_a_hundred_pairs_fill_a_sheet_and_leave_it_not_mostly_white():
     assert black > 0.25
 
 
-def test_an_image_that_cannot_be_read_gets_a_tile_that_says_so(folder):
+def test_an_unreadable_image_gets_a_tile_with_its_error(folder):
     (folder / "cyan.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
     (folder / "green.png").unlink()
     n, sheet = draw(folder, TWO_GROUPS, "sheet.png")
@@ -136,7 +136,7 @@ def test_an_image_that_cannot_be_read_gets_a_tile_that_says_so(folder):
         assert (pixels[50:80] < 200).any()
 
 
-def test_a_run_without_duplicates_says_so(folder):
+def test_a_run_without_duplicates_is_reported(folder):
     n, sheet = draw(folder, [alone("red")], "sheet.png")
     assert n == 0
     assert (np.asarray(sheet) < 100).any()
@@ -176,7 +176,7 @@ def test_a_heading_says_how_alike_the_least_alike_pair_is(folder, change, words)
     assert heading == f"group 3 · {words}"
 
 
-def test_a_short_reason_leaves_out_the_kept_key_which_stands_beside_it():
+def test_a_short_reason_leaves_out_the_kept_key_shown_next_to_it():
     lines = _short("the same as a/b.png by signature (cosine 0.9731, mirrored), but stays", "a/b.png")
     assert " ".join(lines) == "by signature (cosine 0.9731, mirrored), but stays"
     assert len(lines) == 3
@@ -194,7 +194,7 @@ def test_only_twelve_of_a_large_group_are_shown_and_the_rest_counted(folder):
     assert "3,424 images" in heading
 
 
-def test_different_labels_are_marked_and_those_of_each_row_shown_when_asked(folder):
+def test_different_labels_are_marked_and_labels_of_each_row_shown_on_request(folder):
     groups = [fact(3, "red", 2, 0.98), fact(5, "blue", 3, 0.91, labels=["cat", "dog"], conflict=True, margin=0.1)]
     (heading, tiles), (other, _) = sections(folder, TWO_GROUPS, groups, label="label")
     assert heading.endswith("LABELS DIFFER: cat, dog")
@@ -240,7 +240,7 @@ def test_the_kept_one_of_another_set_is_read_there_even_when_its_key_is_in_both(
     assert [tile.frame for tile in tiles] == ["green", None, None]
 
 
-def test_the_kept_one_of_another_set_that_is_not_given_is_asked_for(folder):
+def test_the_table_of_a_kept_image_must_be_passed(folder):
     with pytest.raises(InputError, match="it as --against"):
         draw(folder, [dropped("green", "red", 3, 0.98), alone("red")], "page.png", OF_ANOTHER)
 

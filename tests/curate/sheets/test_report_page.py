@@ -196,7 +196,7 @@ def test_shift_ticks_a_range_and_ticks_outlive_the_gallery(fresh):
 
 
 @with_browser
-def test_a_picture_that_is_gone_is_a_placeholder(fresh):
+def test_an_image_that_is_gone_is_a_placeholder(fresh):
     absent = "Array.from(document.querySelectorAll('.gallery .absent'), (a) => a.closest('.tile').row.at)"
     assert [at for at in fresh.run(absent) if at < 60] == [at for at in range(60) if at % 11 == 10]
     assert fresh.run("Array.from(document.querySelectorAll('.gallery img')).every((i) => i.alt.length > 3)")
@@ -242,7 +242,7 @@ MAP = "echarts.getInstanceByDom(document.querySelector('#map .chart'))"
 
 
 @with_browser
-def test_a_lasso_on_the_map_ticks_exactly_what_lies_inside(fresh, facts):
+def test_a_lasso_on_the_map_ticks_exactly_what_is_inside(fresh, facts):
     look_at(fresh, "map")
     fresh.run("document.querySelector('#map .map').scrollIntoView({ behavior: 'instant', block: 'center' })")
     pressed(fresh, "#map [data-value=polygon]")

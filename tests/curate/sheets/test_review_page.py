@@ -96,7 +96,7 @@ def test_everything_works_by_the_keyboard_alone_and_hostile_names_are_text(brows
 
 
 @with_browser
-def test_a_second_window_is_told_what_the_first_decided_and_a_reload_loses_nothing(browser, table):
+def test_a_second_window_shows_what_the_first_decided_and_a_reload_loses_nothing(browser, table):
     with serving(table) as server:
         show(browser, server.url)
         from reviewed_table import act, queue

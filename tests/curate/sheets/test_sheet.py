@@ -73,7 +73,7 @@ def test_the_highest_stand_above_in_falling_order_and_the_lowest_below_in_rising
     assert below == [COLOURS[1.0], COLOURS[2.0]]
 
 
-def test_a_table_with_fewer_rows_than_asked_for_is_drawn_once(folder):
+def test_a_table_with_fewer_rows_than_requested_is_drawn_once(folder):
     result = run("scores.parquet", "-o", "sheet.png", "--top", 30, "--bottom", 30)
     assert result.stderr == "3 highest and 2 lowest of kappa_a: sheet.png\n"
 
@@ -87,7 +87,7 @@ def test_a_caption_is_printed_beneath_its_tile_and_nowhere_else(folder):
     assert (beside == 255).all()
 
 
-def test_pictures_keep_their_shape_and_are_centred(folder):
+def test_images_keep_their_shape_and_are_centred(folder):
     (folder / "5.png").write_bytes(png((255, 0, 0), (64, 32)))  # twice as wide as high
     (folder / "4.png").write_bytes(png((0, 255, 0), (100, 400)))  # a quarter as wide as high
     run("scores.parquet", "-o", "sheet.png", "--top", 2, "--bottom", 0)
@@ -152,7 +152,7 @@ def test_another_column_can_be_sorted_by(folder):
         assert [colour_of(tile_at(sheet, 1, i)) for i in range(2)] == [COLOURS[2.0], COLOURS[4.0]]
 
 
-def test_an_existing_picture_is_kept_until_overwrite(folder):
+def test_an_existing_image_is_kept_until_overwrite(folder):
     before = (folder / "5.png").read_bytes()
     result = run("scores.parquet", "-o", "5.png")
     assert result.exit_code == 1
@@ -205,14 +205,14 @@ def test_a_column_of_text_cannot_be_drawn(folder):
     assert result.stderr.count("\n") == 1
 
 
-def test_more_pictures_than_anyone_could_look_at_are_refused():
+def test_more_than_2000_images_are_refused():
     tile = Tile(None, "1", "a")
     assert contact_sheet([("all", [tile] * 2000)], columns=100).height == 8 + 36 + 20 * 166
     with pytest.raises(InputError, match="2000 images, got 2001"):
         contact_sheet([("some", [tile] * 1000), ("more", [tile] * 1001)])
 
 
-def test_too_many_pictures_are_refused_before_any_is_read(tmp_path, monkeypatch):
+def test_too_many_images_are_refused_before_any_is_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     n = 2100
     table = pa.table({"key": [str(i) for i in range(n)], "uri": ["/none"] * n, "kappa_a": np.arange(n, dtype="f4")})
@@ -283,7 +283,7 @@ def test_headings_say_which_end_is_the_least_certain():
         ({}, None),
     ],
 )
-def test_a_terminal_that_shows_pictures_is_told_how(environment, line):
+def test_terminals_that_show_images_get_their_escape_codes(environment, line):
     from curate.commands.sheet import how_to_show
 
     assert how_to_show(Path("a b.png"), environment) == line

@@ -42,7 +42,7 @@ def test_isotonic_is_the_max_min_of_means_with_ties_and_weights(seed):
 
 
 @pytest.mark.parametrize("decimals", [1, 8])
-def test_isotonic_is_that_of_scikit_learn_between_and_beyond_its_rows(decimals):
+def test_isotonic_equals_scikit_learn_between_and_beyond_its_rows(decimals):
     x, y, w = drawn(5, 3000, decimals)
     points = np.linspace(-6, 6, 997)
     other = IsotonicRegression(out_of_bounds="clip").fit(x, y, w)
@@ -121,7 +121,7 @@ def test_a_weight_of_two_is_nearly_a_row_twice(kind):
         {"x": [float("nan")], "p": [0.5]},
     ],
 )
-def test_knots_that_are_none_are_refused(record):
+def test_invalid_knots_are_refused(record):
     with pytest.raises(ValueError, match=r"knots|probabilities"):
         Isotonic.from_json(record)
 
@@ -131,7 +131,7 @@ def test_a_slope_that_falls_is_refused():
         Logistic.from_json({"intercept": 0, "slope": -1, "low": 0, "high": 1})
 
 
-def test_a_held_out_chance_does_not_depend_on_its_own_row():
+def test_a_held_out_probability_does_not_depend_on_its_own_row():
     x, y, w = drawn(7, 100)
     fold = np.arange(100) % 5
     p = cross_fitted(Isotonic, x, y, w, fold)
@@ -143,7 +143,7 @@ def test_a_held_out_chance_does_not_depend_on_its_own_row():
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 3), (3, 4), (5, 2)])
-def test_the_chance_of_rows_outside_is_a_count_of_orders(n, m):
+def test_the_probability_of_rows_outside_is_a_count_of_orders(n, m):
     counts = np.zeros(m + 1)
     for first in combinations(range(n + m), n):
         counts[sum(1 for place in range(n + m) if place < first[0] or place > first[-1])] += 1
@@ -158,7 +158,7 @@ def test_bins_of_equal_mass_are_slices_of_the_sorted_rows():
     np.testing.assert_allclose(bins, [p[parts].mean(1), y[parts].mean(1)], atol=1e-12)
 
 
-def test_errors_are_those_of_the_definition_said_slowly():
+def test_errors_match_a_slow_implementation_of_the_definition():
     x, y, _ = drawn(9, 400)
     p = 1 / (1 + np.exp(-x))
     measured = calibrated({"p": p, "half": np.full(400, 0.5)}, "half", y, np.ones(400), repeats=20)["p"]
@@ -174,7 +174,7 @@ def test_errors_are_those_of_the_definition_said_slowly():
     assert measured.rms.low <= measured.rms.value <= measured.rms.high
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
+def test_intervals_hold_the_truth_about_as_often_as_stated():
     """Promises that are all 0.1 too low: the error is 0.1, whatever the draw."""
     inside = []
     for seed in range(30):
@@ -186,7 +186,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert np.mean(inside) >= 0.8
 
 
-def test_promises_that_are_kept_lie_within_chance():
+def test_promises_that_are_kept_are_within_chance():
     generator = np.random.default_rng(1)
     p = generator.uniform(0, 1, 2000)
     y = (generator.random(2000) < p).astype(float)
@@ -195,5 +195,5 @@ def test_promises_that_are_kept_lie_within_chance():
     assert measured.rms.low == 0.0
 
 
-def test_the_columns_that_are_described_are_those_of_the_maps():
+def test_described_columns_match_the_maps():
     assert list(ERROR_COLUMNS) == [f"p_error_{name}" for name in CALIBRATORS]

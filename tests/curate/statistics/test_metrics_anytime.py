@@ -36,7 +36,7 @@ def test_all_right_all_wrong_and_no_rows_have_an_interval_too():
             clopper_pearson(*wrong)
 
 
-def test_the_errors_of_all_looks_come_to_what_may_be_erred_and_fall():
+def test_the_errors_of_all_looks_sum_to_the_allowed_error_and_fall():
     errors = [1 - level_of_look(look, 0.9) for look in range(1, 20_001)]
     assert sum(errors) == pytest.approx(0.1 * (1 - LOOKS / (20_000 + LOOKS)))
     assert errors == sorted(errors, reverse=True)
@@ -77,7 +77,7 @@ def likeliest_loss(win, loss, n, m):
 
 @pytest.mark.parametrize("distance", [0.013, 2.03])
 @pytest.mark.parametrize(("p", "q"), [(0.3, 0.1), (0.1, 0.3), (0.05, 0.05), (0.6, 0.4)])
-def test_the_tail_is_the_sum_of_the_chances_of_all_results_that_far(p, q, distance):
+def test_the_tail_is_the_sum_of_the_probabilities_of_all_results_that_far(p, q, distance):
     n, m = 14, p - q
     slow = 0.0
     for win, loss in product(range(n + 1), repeat=2):

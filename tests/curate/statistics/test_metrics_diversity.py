@@ -31,7 +31,7 @@ def test_copies_change_nothing_and_scale_neither():
 
 
 @pytest.mark.parametrize(("n", "d"), [(400, 6), (60, 100)])
-def test_the_jackknife_is_that_of_twenty_parts(n, d):
+def test_the_jackknife_uses_twenty_parts(n, d):
     rows = np.random.default_rng(2).normal(size=(n, d)) + 1
     cuts = np.linspace(0, n, 21).astype(int)
     without = [by_definition(np.delete(rows, np.arange(cuts[g], cuts[g + 1]), 0)) for g in range(20)]

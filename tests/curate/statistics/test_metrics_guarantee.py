@@ -36,7 +36,7 @@ def drawn(bad: np.ndarray, n: int, rng: np.random.Generator) -> Sampled:
 @pytest.mark.parametrize(
     ("size", "n", "bad", "rate"), [(1000, 149, 0, 0.02), (300, 60, 2, 0.1), (50, 49, 0, 0.02), (10, 3, 1, 0.5)]
 )
-def test_the_p_value_is_the_chance_of_so_few_bad_ones_if_one_more_than_the_rate_allows_is_bad(size, n, bad, rate):
+def test_the_p_value_is_the_probability_of_so_few_bad_ones_if_one_more_than_the_rate_allows_is_bad(size, n, bad, rate):
     too_many = int(rate * size) + 1
     assert p_value_bad([Stratum(size, n, bad)], rate) == pytest.approx(hypergeom.cdf(bad, size, too_many, n))
 
@@ -49,7 +49,7 @@ def test_a_verdict_on_every_row_leaves_no_doubt():
 @pytest.mark.parametrize(
     ("rate", "confidence", "n_bad"), [(0.02, 0.95, 0), (0.02, 0.95, 3), (0.05, 0.95, 0), (0.1, 0.9, 2)]
 )
-def test_the_fewest_verdicts_of_a_large_population_are_those_of_the_binomial(rate, confidence, n_bad):
+def test_the_fewest_verdicts_of_a_large_population_follow_the_binomial(rate, confidence, n_bad):
     n = fewest_verdicts(10**7, rate, confidence, n_bad)
     assert binom.cdf(n_bad, n, rate) <= 1 - confidence < binom.cdf(n_bad, n - 1, rate)
 
@@ -76,7 +76,7 @@ def test_strata_hold_the_rows_of_each_zone_up_to_the_cut():
     assert sampled.until(30) == [Stratum(10, 3, 1), Stratum(20, 3, 1.5)]
 
 
-def test_the_cuts_to_test_do_not_depend_on_what_was_said():
+def test_the_cuts_to_test_do_not_depend_on_verdicts():
     ranks = np.random.default_rng(0).choice(N, 600, replace=False) + 1
     plans = [plan_tests(Sampled(np.array([N]), ranks, np.full(600, said)), 0.02, 0.95) for said in (0.0, 1.0)]
     assert (plans[0].cuts == plans[1].cuts).all()

@@ -76,7 +76,7 @@ def test_a_score_with_heavy_tails_is_fitted_where_full_newton_steps_would_not_ar
 
 
 @pytest.mark.parametrize("y", [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
-def test_a_fit_without_a_finite_answer_says_so(y):
+def test_a_fit_without_a_finite_answer_is_refused(y):
     fit = calibrators.logistic_regression(np.array([1.0, 2, 3, 4]), np.array(y, bool))
     assert not fit.converged
     assert np.isnan(fit.coefficient)
@@ -150,7 +150,7 @@ def test_more_folds_than_rows_is_refused():
         classifier.cross_validate(torch.eye(3), torch.tensor([0, 1, 2]), folds=4)
 
 
-def test_entropy_is_that_of_scipy_and_nothing_for_no_votes():
+def test_entropy_equals_scipy_and_nothing_for_no_votes():
     votes = np.random.default_rng(0).integers(0, 5, (50, 4)) + np.eye(50, 4)
     assert ranking.entropy(votes) == pytest.approx(scipy.stats.entropy(votes, axis=1))
     assert np.isnan(ranking.entropy(np.zeros((1, 3)))[0])

@@ -27,7 +27,7 @@ def slow_aurc(score, right):
 
 @pytest.mark.parametrize("values", [None, 5], ids=["distinct", "tied"])
 @pytest.mark.parametrize("seed", range(3))
-def test_weighted_measures_are_those_of_the_rows_written_out(seed, values):
+def test_weighted_measures_equal_measures_of_repeated_rows(seed, values):
     score, right, counts = sample(seed, values=values)
     other = np.random.default_rng(seed + 9).integers(0, 4, len(score)) - score
     order = weighted.RankOrder(score)

@@ -18,7 +18,7 @@ def test_the_mean_change_has_the_normal_interval_of_scipy():
     assert interval == pytest.approx((change.mean(), low, high))
 
 
-def test_the_end_and_the_surest_fall_are_those_of_all_pairs():
+def test_the_end_and_the_most_certain_fall_equal_a_search_over_all_pairs():
     values = np.random.default_rng(1).random((5, 30)).cumsum(0)
     values[3] = values[2] - 0.4
     trend = rise(values)
@@ -33,7 +33,7 @@ def test_the_end_and_the_surest_fall_are_those_of_all_pairs():
     assert trend.fall.high == pytest.approx(highs[2, 3])
 
 
-def test_a_level_score_is_said_to_fall_in_few_of_many_runs():
+def test_a_constant_score_is_reported_to_fall_in_few_of_many_runs():
     """All pairs at once, with a probability of 95 %: of 2,000 runs at most 5 % and what chance level adds."""
     generator = np.random.default_rng(2)
     wrong = sum(rise(generator.normal(size=(6, 60)) + generator.normal(size=60)).fall.high < 0 for _ in range(2_000))
@@ -45,7 +45,7 @@ def test_values_that_are_all_the_same_neither_rise_nor_fall():
     assert trend.end == trend.fall == (0, 0, 0)
 
 
-def test_bands_are_those_of_each_row():
+def test_bands_are_computed_for_each_row():
     values = np.random.default_rng(3).random((2, 3, 20))
     middle, low, high = mean_bands(values)
     expected = stats.norm.interval(0.95, values[1, 2].mean(), stats.sem(values[1, 2]))

@@ -71,7 +71,7 @@ def test_few_rows_have_their_measures():
 
 
 @pytest.mark.parametrize(("a", "b"), [(3, 3), (10, 4), (1, 5), (1, 1), (60, 60)])
-def test_agreement_of_groupings_is_that_of_scikit_learn(a, b):
+def test_agreement_of_groupings_equals_scikit_learn(a, b):
     draw = np.random.default_rng(a + b)
     first, second = draw.integers(0, a, 80), draw.integers(-3, b - 3, 80)
     table = contingency(first, second)

@@ -42,7 +42,7 @@ def column(request):
     return values.round(0 if request.param == "ties" else 9), sides(60, 25)
 
 
-def test_the_distance_of_distributions_is_that_of_scipy(column):
+def test_the_distance_of_distributions_equals_scipy(column):
     values, is_b = column
     tested = kolmogorov_smirnov(units(values, np.arange(60), is_b), repeats=19, seed=0)
     assert tested.value == pytest.approx(ks_2samp(values[~is_b], values[is_b]).statistic)
@@ -145,7 +145,7 @@ def test_samples_that_hold_the_same_items_are_no_different_at_all():
     assert mmd_test(rows, both, repeats=19, seed=0).p == 1.0
 
 
-def test_vectors_that_are_all_alike_say_nothing():
+def test_identical_vectors_have_no_distance():
     alike = np.full((50, 6), 0.3, np.float16)
     tested = classifier_test(alike, counts(sides(50, 20)), repeats=19, seed=0)
     assert (tested.auroc.value, tested.p) == (0.5, 1.0)
@@ -162,7 +162,7 @@ def of_overlap(kind, generator, n):
 
 
 @pytest.mark.parametrize("kind", ["apart", "shared", "part"])
-def test_false_alarms_come_as_often_as_the_p_value_says(kind):
+def test_false_alarms_are_as_frequent_as_the_p_value(kind):
     generator = np.random.default_rng([11, len(kind)])
     p = {"classifier": [], "mmd": [], "ks": []}
     for trial in range(150):
@@ -179,7 +179,7 @@ def test_false_alarms_come_as_often_as_the_p_value_says(kind):
         assert alarms >= 4, f"{name}: {alarms} of 150 at 0.1"
 
 
-def test_a_sample_that_is_a_part_chosen_by_its_looks_is_separated_from_the_whole():
+def test_a_part_chosen_by_content_is_separated_from_all_rows():
     rows = np.random.default_rng(8).normal(size=(300, 4))
     kept = rows[:, 0] < 1.2
     tested = classifier_test(rows, Counts(np.ones(300, int), kept.astype(int)), repeats=99, seed=0)
@@ -193,7 +193,7 @@ def test_a_standardised_difference_is_in_standard_deviations_and_nan_without_spr
     assert np.isnan(standardised_difference(np.ones(4), sides(4, 2)))
 
 
-def test_adjusted_p_values_are_those_of_holm():
+def test_adjusted_p_values_equal_holm():
     p = np.random.default_rng(9).random(7) ** 3
     order = np.argsort(p)
     slow, worst = np.empty(7), 0.0

@@ -22,7 +22,7 @@ EVERYTHING = Needs(
 )
 
 
-def test_rows_stand_in_the_order_of_their_hashes_with_all_that_belongs_to_them(tmp_path):
+def test_rows_are_in_the_order_of_their_hashes_with_their_columns(tmp_path):
     columns = columns_of(50)
     rows = read_rows(open_table(write(tmp_path / "s.parquet", columns)), EVERYTHING, by_hash=True)
     hashes = tie_breaks([key.encode() for key in columns["key"]])
@@ -52,7 +52,7 @@ def test_another_order_of_the_file_gives_the_same_arrays_and_digest(tmp_path):
     assert first.names["label"].names == second.names["label"].names
 
 
-def test_embeddings_that_cannot_be_used_are_told_apart(tmp_path):
+def test_embeddings_that_cannot_be_used_are_distinguished(tmp_path):
     vectors = [*columns_of(6)["embedding"]]
     vectors[1], vectors[2], vectors[3], vectors[4] = None, np.full(8, np.nan), np.zeros(8), np.full(8, np.inf)
     rows = read_rows(
@@ -64,7 +64,7 @@ def test_embeddings_that_cannot_be_used_are_told_apart(tmp_path):
     assert np.isfinite(rows.embedding).all()
 
 
-def test_rows_without_what_the_strategy_goes_by_are_no_candidates(tmp_path):
+def test_rows_without_the_columns_of_the_strategy_are_no_candidates(tmp_path):
     vectors = [*columns_of(8)["embedding"]]
     vectors[0] = None
     status = ["ok"] * 8
@@ -104,7 +104,7 @@ def test_quality_is_a_rank_in_the_direction_of_the_column(tmp_path):
     assert np.allclose(ready.pool.quality, (place + 0.5) / 40)
 
 
-def test_the_chances_are_those_of_the_linear_probe(tmp_path):
+def test_the_probabilities_match_the_linear_probe(tmp_path):
     from curate.probes.linear import fit_linear_probe, spread_of
 
     rows = read_rows(

@@ -127,7 +127,7 @@ def test_a_list_of_classes_for_a_column_of_lists_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("lists", [3, {"label": "ab"}, {"label": ["a", "a"]}, {"label": [1]}, {"label": []}])
-def test_a_list_of_our_own_that_is_none_is_refused(tmp_path, lists):
+def test_an_invalid_list_of_curate_is_refused(tmp_path, lists):
     table = pa.table({"key": ["a"], "label": ["a"]})
     note = json.dumps({"kind": "scores", CLASSES: lists}).encode()
     pq.write_table(table.replace_schema_metadata({b"curate": note}), tmp_path / "t.parquet")
@@ -149,6 +149,6 @@ def test_labels_that_are_corrected_have_the_classes_of_the_labels(tmp_path, monk
 
 
 @pytest.mark.parametrize("text", ["", "a,a", "a,,b", "no/such.txt", "none.parquet"])
-def test_a_list_that_is_none_is_refused(text):
+def test_an_invalid_list_is_refused(text):
     with pytest.raises(InputError, match=r"--classes"):
         read_classes(text)

@@ -44,7 +44,7 @@ def test_more_rows_than_the_fit_had_are_rows_of_another(tmp_path):
 
 
 @pytest.mark.parametrize("fit", [None, {"rows": 20, "base": "a model applied to other rows"}, "odd", {"rows": "odd"}])
-def test_a_table_that_does_not_say_is_left_alone(tmp_path, fit):
+def test_a_table_without_that_record_is_left_alone(tmp_path, fit):
     assert fitted_apart(open_table(write(tmp_path / "s.parquet", 40, fit)), ["unc_fitted"]) == []
 
 

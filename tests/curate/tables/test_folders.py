@@ -22,7 +22,7 @@ def scores(path, keys=KEYS, **more):
     return path
 
 
-def test_folders_of_a_column_are_those_of_single_paths():
+def test_folders_of_a_column_match_single_paths():
     parts = ["cats", "TRAIN", "valid", "..", "", ".", "é", "a b", "x.y", "\n"]
     rng = np.random.default_rng(3)
     paths = ["/".join(rng.choice(parts, rng.integers(1, 5))) + rng.choice(["", "/1.jpg"]) for _ in range(2000)]
@@ -33,7 +33,7 @@ def test_folders_of_a_column_are_those_of_single_paths():
     assert len({each for each in expected if each}) > 5
 
 
-def test_folder_is_a_column_for_who_asks_and_is_never_written(tmp_path):
+def test_folder_is_a_column_on_request_and_is_never_written(tmp_path):
     path = scores(tmp_path / "s.parquet")
     table = open_table(path, require=["folder"], embedding="embedding")
     assert table.read(["folder", "key"])["folder"].to_pylist() == ["cats", "cats", "dogs", None, None]

@@ -53,7 +53,7 @@ def test_an_image_that_is_gone_or_another_one_now_is_a_problem_of_its_row(folder
     assert Images.of(table, [2]).data(2) == b"another"
 
 
-def test_rows_without_an_image_are_refused_at_once_or_told_when_they_are_read(folder):
+def test_rows_without_an_image_are_refused_at_once_or_when_they_are_read(folder):
     source = str(folder / "images")
     with pytest.raises(InputError, match=r"'9999\.png' \(1 of 2"):
         Images.of(scored(folder, [1, 9999]), [0, 1], source=source)

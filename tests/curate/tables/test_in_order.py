@@ -50,7 +50,7 @@ def test_no_more_bytes_are_in_hand_than_the_bound_but_of_one_alone(monkeypatch, 
     assert all(held <= limit or held == 300 for held in most)
 
 
-def test_an_error_comes_in_its_place_and_ends_what_waits():
+def test_an_error_comes_in_order_and_ends_what_waits():
     done = []
 
     def work(number):

@@ -111,7 +111,7 @@ def test_a_null_key_is_refused(tmp_path):
         read_known(path)
 
 
-def test_keys_are_found_in_the_table_and_strangers_are_counted_and_named(tmp_path):
+def test_keys_are_found_in_the_table_and_unknown_keys_are_counted_and_named(tmp_path):
     rows = read_rows(open_table(table(tmp_path / "s.parquet", 20)), Needs(), by_hash=True)
     some = known("labels.csv", ["img/003.png", "img/999.png", "img/000.png", "IMG/001.png"])
     at = some.rows(rows)

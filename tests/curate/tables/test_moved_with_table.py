@@ -53,7 +53,7 @@ def test_images_are_read_where_they_moved_to_with_their_table(place):
     assert (now / "list.txt").read_text().splitlines() == [str(now / "photos" / name) for name in NAMES]
 
 
-def test_a_table_that_lies_in_the_folder_of_its_images_finds_them(place):
+def test_a_table_in_the_folder_of_its_images_finds_them(place):
     (place / "out" / "s.parquet").rename(place / "photos" / "s.parquet")
     moved = (place / "photos").rename(place / "pictures")
     assert images_of(moved / "s.parquet") == [""] * 3

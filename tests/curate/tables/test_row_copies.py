@@ -40,7 +40,7 @@ def dataset(tiny_checkpoint, tmp_path_factory):
     return read_dataset(open_table(folder / "s.parquet"))
 
 
-def test_equal_bytes_and_equal_looks_are_one_image_and_noisy_or_flat_ones_are_not(dataset):
+def test_equal_bytes_and_signatures_are_one_image_but_not_noisy_or_flat_ones(dataset):
     assert dataset.n_copies()["copies"].to_pylist() == [1, 1, 1, 3, 2, 2, *[1] * 14, 3, 3, 2, 2, 1, 1, 1]
     assert len(dataset) == len(dataset.embeddings) == len(dataset.copies.unique) == 23
 
@@ -60,7 +60,7 @@ def test_all_rows_of_a_group_inherit_its_value(dataset):
         ([0, 0, *range(2, 300)], ()),  # under a hundredth of the rows: nothing to report
     ],
 )
-def test_what_is_said(first, words):
+def test_the_note_counts_copies(first, words):
     text = Copies.of(np.array(first)).words()
     assert bool(text) == bool(words)
     assert all(word in text for word in words)

@@ -132,7 +132,7 @@ def test_the_digest_is_of_what_was_read_in_any_order_and_counts_every_value(path
         assert (read_rows(open_table(tmp_path / "changed.parquet"), NEEDS).digest == first.digest) == same, name
 
 
-def test_keys_are_unique_unless_that_is_not_asked_and_need_not_be_there(tmp_path):
+def test_keys_are_unique_where_requested_and_may_be_missing(tmp_path):
     pq.write_table(pa.table({"key": ["a", "b", "a"], "width": [1, 2, None]}), tmp_path / "t.parquet")
     with pytest.raises(InputError, match="unique keys"):
         read_rows(open_table(tmp_path / "t.parquet"), Needs())
@@ -163,7 +163,7 @@ def mixed(z):
     return z ^ (z >> 31)
 
 
-def test_the_digest_is_that_of_its_definition():
+def test_the_digest_matches_its_definition():
     values = {"a": [1.5, None, -0.0], "b": ["x", "", None], "c": [-1, 2, 3], "e": [[1, 2], [], None]}
     kinds = {"a": pa.float32(), "b": pa.string(), "c": pa.int16(), "e": pa.list_(pa.float16())}
     batch = pa.record_batch({name: pa.array(values[name], kind) for name, kind in kinds.items()})

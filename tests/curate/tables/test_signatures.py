@@ -52,7 +52,7 @@ def test_mirrored_files_have_mirrored_signatures_in_the_table(tiny_checkpoint, t
     assert np.abs(upright.astype(int) - mirrored).max() > 50
 
 
-def test_a_picture_of_one_colour_scores_and_has_a_signature_of_zeros(tiny_checkpoint, tmp_path):
+def test_an_image_of_one_colour_scores_and_has_a_signature_of_zeros(tiny_checkpoint, tmp_path):
     (tmp_path / "in").mkdir()
     Image.new("RGB", (50, 40), (9, 90, 200)).save(tmp_path / "in" / "a.png")
     score(tmp_path / "in", tmp_path / "s.parquet", model=tiny_checkpoint, **SMALL)
@@ -134,7 +134,7 @@ def test_chunks_and_the_types_of_other_tools_read_alike(tmp_path):
     assert (signature_matrix(open_table(tmp_path / "b.parquet").read().column(0)) == expected).all()
 
 
-def test_the_signature_of_a_picture_survives_the_column():
+def test_the_signature_of_an_image_survives_the_column():
     picture = np.random.default_rng(3).integers(0, 256, (32, 32, 3), dtype=np.uint8)
     stored = np.concatenate([signature(picture), chroma(picture)])
     assert (signature_matrix(signature_array([stored]))[0] == signature(picture)).all()

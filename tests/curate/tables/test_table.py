@@ -87,7 +87,7 @@ def test_a_page_that_was_damaged_is_named(tmp_path):
 
 @pytest.mark.parametrize("dictionary", [True, False])
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.list_(pa.string())])
-def test_text_that_is_no_utf8_is_damage_where_no_checksum_says_so(tmp_path, kind, dictionary):
+def test_text_that_is_not_utf8_is_damage_even_without_a_checksum(tmp_path, kind, dictionary):
     texts = pa.array(["abcd", "efgh", "ijkl"]).cast(pa.string())
     column = pa.array([["abcd"], ["efgh"], ["ijkl"]]) if pa.types.is_list(kind) else texts.cast(kind)
     pq.write_table(pa.table({"key": column}), tmp_path / "a.parquet", compression=None, use_dictionary=dictionary)
@@ -127,7 +127,7 @@ def test_a_missing_column_of_a_wide_table_names_the_nearest_dozen(tmp_path):
         open_table(narrow, require=["specie"])
 
 
-def test_a_missing_path_and_an_empty_folder_say_what_was_expected(tmp_path):
+def test_a_missing_path_and_an_empty_folder_name_what_was_expected(tmp_path):
     with pytest.raises(InputError, match=r"x+\.\.\.; pass"):
         open_table("x" * 10**6)
     with pytest.raises(InputError, match="does not exist"):
@@ -168,7 +168,7 @@ def test_a_repeated_column_name_is_refused(tmp_path):
         open_table(tmp_path / "a.parquet")
 
 
-def test_batches_have_at_most_the_rows_asked_for_and_the_columns_in_order(tmp_path):
+def test_batches_have_at_most_the_rows_requested_and_the_columns_in_order(tmp_path):
     path = written(tmp_path / "a.parquet", rows(100))
     batches = list(open_table(path).batches(["kappa_a", "key"], rows=30))
     assert max(b.num_rows for b in batches) <= 30
@@ -289,7 +289,7 @@ def test_views_of_text_and_bytes_are_read_as_what_can_be_compared(tmp_path):
     assert opened.take([2, 0], ["data"]).to_pydict() == {"data": [b"z", b"x"]}
 
 
-def test_rows_by_number_are_those_of_the_whole_table_whatever_its_files_and_row_groups(tmp_path):
+def test_rows_by_number_match_the_table_whatever_its_files_and_row_groups(tmp_path):
     generator = np.random.default_rng(0)
     schema = pa.schema([("key", pa.string()), ("x", pa.float64())])
     parts = [

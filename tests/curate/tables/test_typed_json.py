@@ -81,7 +81,7 @@ def test_a_field_of_another_type_is_named(changed, told):
     assert "\n" not in str(error.value)
 
 
-def test_what_is_missing_is_named_and_what_is_ignored_may_stand_there():
+def test_missing_fields_are_named_and_ignored_fields_allowed():
     with pytest.raises(InputError, match="no 'amount'"):
         from_json(Rule, {"name": "a"}, what="the rule")
     with pytest.raises(InputError, match="no 'seed'"):

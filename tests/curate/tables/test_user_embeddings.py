@@ -56,7 +56,7 @@ def test_any_lists_of_floats_are_read_at_unit_length(tmp_path, kind):
     assert table.read(["embedding"]).schema.field(0).type == table.schema.field("embedding").type
 
 
-def test_it_stands_in_place_of_the_embedding_that_is_there_and_the_stored_table_is_as_it_was(tmp_path):
+def test_it_replaces_the_embedding_and_leaves_the_stored_table_alone(tmp_path):
     clip, other = vectors(1), vectors(2)
     columns = {"embedding": lists(other, pa.list_(pa.float32())), "clip": lists(clip, pa.list_(pa.float32()))}
     plain = open_table(write(tmp_path / "t.parquet", columns))
@@ -85,7 +85,7 @@ def test_rows_of_unit_length_stay_to_the_bit_and_so_do_rows_without_a_direction(
     assert units(np.zeros((0, 4), np.float16)).shape == (0, 4)
 
 
-def test_rows_that_cannot_be_compared_are_counted_as_those_of_embedding_are(tmp_path):
+def test_rows_that_cannot_be_compared_are_counted_as_for_embedding(tmp_path):
     values = [*vectors(), None, np.zeros(D), np.array([1, np.nan, 0, 0, 0]), [1.0, None, 0.0, 0.0, 0.0]]
     for kind in (pa.list_(pa.float64()), pa.list_(pa.float32(), D), pa.list_(pa.float16())):
         typed = [None if row is None else [None if x is None else np.float16(x) for x in row] for row in values]

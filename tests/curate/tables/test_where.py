@@ -121,7 +121,7 @@ def test_logic_with_missing_values_is_sqls():
     assert answers("a or b", batch) == either
 
 
-def test_a_condition_knows_the_columns_it_reads():
+def test_a_condition_lists_the_columns_it_reads():
     condition = parse_condition("width > 1 and (label == 'x' or width < 9)", ROWS.schema)
     assert condition.columns == ("width", "label")
     assert parse_condition("`or else` == 1", ROWS.schema).columns == ("or else",)
@@ -197,7 +197,7 @@ def test_no_rows_give_no_answers():
         ("width > 1 or " * 1000 + "good", "at most 10,000 characters"),
     ],
 )
-def test_what_cannot_be_understood_is_said_in_one_line(text, words):
+def test_a_condition_that_cannot_be_parsed_is_one_line(text, words):
     with pytest.raises(InputError, match=words) as caught:
         parse_condition(text, ROWS.schema)
     assert "\n" not in str(caught.value)

@@ -49,7 +49,7 @@ def test_time_of_many_small_writes_grows_with_their_number_and_not_its_square(tm
     assert time.process_time() - begun < 2
 
 
-def test_the_writer_knows_the_digest_of_its_file(tmp_path):
+def test_the_writer_records_the_digest_of_its_file(tmp_path):
     with TableWriter(tmp_path / "a.parquet", SCHEMA, META) as writer:
         writer.write(rows(10))
     assert writer.file.sha256 == hashlib.sha256((tmp_path / "a.parquet").read_bytes()).hexdigest()
@@ -65,7 +65,7 @@ def test_file_metadata_of_others_is_kept_but_not_the_index_of_pandas(tmp_path):
     assert b"pandas" not in stored
 
 
-def test_an_existing_file_is_refused_unless_told_and_then_replaced_at_the_end(tmp_path):
+def test_an_existing_file_is_refused_or_replaced_at_the_end_on_request(tmp_path):
     path = written(tmp_path / "a.parquet", rows(3))
     with pytest.raises(InputError, match=r"a\.parquet exists already.*--overwrite"):
         TableWriter(path, SCHEMA, META)

@@ -109,7 +109,7 @@ def untyped(batch_size=None, set_=None):
     return {"batch_size": batch_size, "set_": set_}
 
 
-def test_a_default_batch_shrinks_to_the_images_and_says_so_and_a_typed_one_stays():
+def test_a_default_batch_shrinks_to_the_images_with_a_note_and_a_typed_one_does_not():
     said = []
     config = TrainConfig("losspred")
     assert fitted(config, 16, untyped(), said.append).batch_size == 16
@@ -131,7 +131,7 @@ def test_a_default_batch_shrinks_to_the_images_and_says_so_and_a_typed_one_stays
         ("umm", {"learner": "bank"}, 128, 200, {"queue": 72}),
     ],
 )
-def test_what_nobody_typed_is_lowered_to_what_batches_and_images_have_room_for(method, settings, batch, n, expected):
+def test_defaults_are_lowered_to_what_batches_and_images_have_room_for(method, settings, batch, n, expected):
     said, config = [], recipe(method, {"batch_size": batch}, settings)
     adapted = fitted(config, n, untyped(batch), said.append)
     changed = {name: value for name, value in vars(adapted.settings).items() if value != vars(config.settings)[name]}

@@ -37,7 +37,7 @@ def vanishing(folder, monkeypatch):
     return folder
 
 
-def test_images_read_before_tell_a_source_that_is_gone_from_images_that_are(folder):
+def test_images_read_before_separate_a_lost_source_from_lost_images(folder):
     watched = WatchedReaders(open_manifest(str(folder), SourceOptions()))
     readers = list(watched.readers())
     readers[0]()
@@ -52,13 +52,13 @@ def test_images_read_before_tell_a_source_that_is_gone_from_images_that_are(fold
         watched.check()
 
 
-def test_training_ends_where_its_images_go_away(vanishing, tmp_path):
+def test_training_ends_where_its_images_vanish(vanishing, tmp_path):
     with pytest.raises(InputError, match="source is gone"):
         curate.train("simclr", vanishing, out=tmp_path / "m.safetensors", backbone="test_resnet", epochs=1, size=32)
     assert not (tmp_path / "m.safetensors").exists()
 
 
-def test_a_cache_ends_where_its_images_go_away_and_is_made_once_they_are_back(
+def test_a_cache_ends_where_its_images_vanish_and_is_made_once_they_are_back(
     vanishing, tmp_path, monkeypatch, tiny_checkpoint
 ):
     made = {"model": tiny_checkpoint, "epochs": 1, "device": "cpu", "batch_size": 8}

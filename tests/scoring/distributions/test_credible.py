@@ -51,13 +51,13 @@ def test_dimension_and_concentrations_are_found_again():
     assert model.slope == pytest.approx(2, abs=0.2)
 
 
-def test_a_certainty_that_says_nothing_has_slope_zero_and_one_that_lies_no_negative_one():
+def test_a_random_certainty_has_slope_zero_and_a_reversed_one_no_negative_slope():
     cosine, rank = drawn(2000, 1)
     assert fit_ranked_kappa(cosine, 1 - rank).slope == 0
 
 
 @pytest.mark.parametrize("chance", [0.5, 0.8, 0.9, 0.95])
-def test_regions_hold_new_matches_as_often_as_they_say_though_the_model_is_wrong(chance):
+def test_regions_hold_new_matches_as_often_as_stated_though_the_model_is_wrong(chance):
     def mixed(seed):  # half of the matches of another distribution than any vMF
         cosine, rank = drawn(4000, seed)
         distorted = np.random.default_rng(seed).random(4000) < 0.5

@@ -78,7 +78,7 @@ def test_an_isotropic_density_is_the_von_mises_fisher_one(dim, kappa):
 
 
 @pytest.mark.parametrize("dim", DIMS)
-def test_gradients_are_finite_and_those_of_finite_differences_are_met(dim):
+def test_gradients_are_finite_and_match_finite_differences(dim):
     z, mu = (unit(3, dim, seed=seed).requires_grad_() for seed in (0, 1))
     for low, high in ((1e-3, 1e-3), (1e-3, 1e5), (1e5, 1e5)):
         kappas = spread_kappas(3, dim, low=low, high=high).requires_grad_()

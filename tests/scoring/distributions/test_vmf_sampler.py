@@ -164,7 +164,7 @@ def test_motion_of_a_cosine_matches_its_definition(dim, kappa):
 
 
 @pytest.mark.parametrize(("dim", "kappa"), [(2, 3.0), (10, 20.0), (128, 64.0), (2048, 1000.0)])
-def test_motion_of_a_cosine_is_that_of_its_quantile(dim, kappa):
+def test_motion_of_a_cosine_matches_its_quantile(dim, kappa):
     k = torch.tensor([kappa], dtype=torch.float64)
     step = 1e-4 * kappa
     for share in (0.1, 0.5, 0.95):

@@ -44,7 +44,7 @@ def test_a_flat_first_image_gives_way_to_the_one_of_most_contrast(name, flat):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_first_image_that_shows_something_stands_for_the_file(name):
+def test_a_first_image_with_content_represents_the_file(name):
     data = animation(name, Image.eval(scene(2), lambda value: value // 3), scene(3))
     outcome = decode(data, P32)
     assert (outcome.error, outcome.n_frames) == (None, 2)
@@ -70,13 +70,13 @@ def test_a_page_of_another_size_is_another_document():
     assert (decode_rgb(data) == 255).all()
 
 
-def test_a_later_image_that_is_damaged_ends_the_look_and_costs_nothing():
+def test_a_later_image_that_is_damaged_ends_the_search_and_costs_nothing():
     data = animation("gif", Image.new("RGB", (64, 48)), scene(7), scene(8))
     outcome = decode(data[: len(data) * 2 // 3], P32)
     assert outcome.status == "ok"
 
 
-def test_the_look_is_bounded_by_images_and_by_pixels(monkeypatch):
+def test_the_search_is_bounded_by_images_and_by_pixels(monkeypatch):
     data = animation("tiff", *[Image.new("RGB", (64, 48))] * 3, scene(9))
     assert near(data, scene(9), 1)
     assert subject.n_looked_at(10_000, 10_000) == 1
@@ -84,7 +84,7 @@ def test_the_look_is_bounded_by_images_and_by_pixels(monkeypatch):
     assert subject.n_looked_at(10, 10) == subject.MOST_PICTURES
 
 
-def test_a_fade_longer_than_the_look_shows_its_last_image_looked_at():
+def test_a_fade_longer_than_the_limit_shows_the_last_examined_image():
     steps = [Image.eval(scene(10), lambda value, k=k: value * k // 100) for k in range(100)]
     data = animation("png", *steps)
     assert near(data, steps[subject.MOST_PICTURES - 1], 2)

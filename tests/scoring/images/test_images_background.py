@@ -36,7 +36,7 @@ def on(picture, grey):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_white_drawings_stand_on_black_and_others_on_white(name):
+def test_white_drawings_are_on_black_and_others_on_white(name):
     cases = (((255, 255, 255, 255), 0), ((240, 240, 240, 255), 0), ((0, 0, 0, 255), 255), ((255, 255, 0, 255), 255))
     for colour, behind in cases:
         picture = drawing(1, colour)

@@ -51,7 +51,7 @@ def assert_equal(image, other):
             assert (first == second).all()
 
 
-def test_every_outcome_is_that_of_decoding_here():
+def test_every_outcome_matches_decoding_here():
     photograph = encoded(noise(60, 90))
     images = [
         photograph,
@@ -121,7 +121,7 @@ def test_few_images_or_threads_or_little_memory_stay_in_this_process(monkeypatch
     assert decoder_for(16, 10**6) == (decode, 16)
 
 
-def test_a_table_scored_with_processes_is_that_of_threads(tmp_path, monkeypatch, tiny_checkpoint):
+def test_a_table_scored_with_processes_matches_threads(tmp_path, monkeypatch, tiny_checkpoint):
     folder = tmp_path / "images"
     folder.mkdir()
     for n in range(12):

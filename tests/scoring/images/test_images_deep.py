@@ -110,12 +110,12 @@ def test_colour_tiff_keeps_all_its_bits_in_either_byte_order(order):
     assert (decode_rgb(tiff16(pixels, order)) == pixels >> 8).all()
 
 
-def test_a_tiff_that_states_its_bits_and_files_of_eight_go_by_their_own_white():
+def test_a_tiff_that_states_its_bits_and_eight_bit_files_use_their_white():
     eight = encoded(Image.fromarray(values(5, 3, 255).astype(np.uint8)))
     assert (decode_rgb(eight, white=4095) == decode_rgb(eight)).all()
 
 
-def test_what_is_above_white_is_white_and_said():
+def test_what_is_above_white_is_white_and_reported():
     pixels = values(6, 1, 4095)
     pixels[0, 0] = 60000
     outcome = decode(encoded(Image.fromarray(pixels)), P16, DecodeOptions(white=4095))
@@ -125,7 +125,7 @@ def test_what_is_above_white_is_white_and_said():
     assert decode(encoded(Image.fromarray(pixels)), P16).error is None
 
 
-def test_the_white_of_a_largest_value_is_that_of_the_smallest_depth_that_holds_it():
+def test_the_white_of_a_largest_value_is_the_smallest_depth_that_holds_it():
     for bits in (8, 10, 12, 14, 16):
         assert white_for(2**bits - 1) == 2**bits - 1
     assert [white_for(value) for value in (0, 256, 1024, 4096, 16384)] == [255, 1023, 4095, 16383, 65535]
@@ -137,7 +137,7 @@ def test_a_white_out_of_range_is_a_mistake_of_the_caller(white):
         decode_rgb(encoded(Image.new("L", (4, 4))), white=white)
 
 
-def test_a_process_of_its_own_reads_the_same():
+def test_a_separate_process_reads_the_same():
     for data in (png16(values(7, 3, 4095)), encoded(Image.fromarray(values(8, 1, 4095)))):
         local, elsewhere = (
             decode(data, P16, DecodeOptions(white=4095), supervised=supervised) for supervised in (False, True)

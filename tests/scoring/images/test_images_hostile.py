@@ -123,7 +123,7 @@ def test_a_bomb_is_refused_by_its_header(data):
     assert time.thread_time() - began < 0.1
 
 
-def test_max_pixels_holds_on_every_road_and_the_size_is_reported():
+def test_max_pixels_holds_on_every_path_and_the_size_is_reported():
     for name in ("jpeg", "png", "webp", "gif", "tiff", "bmp", "avif"):
         data = encoded(noise(40, 30), name)
         outcome = decode(data, P16, DecodeOptions(max_pixels=1199))

@@ -39,7 +39,7 @@ def test_hash_equals_the_slow_definition(seed):
     assert perceptual_hash(picture) == naive_hash(picture)
 
 
-def test_hash_of_an_image_is_that_of_its_whole_image_at_32_pixels():
+def test_the_hash_of_an_image_is_computed_from_32_pixels():
     picture = scene(3, 500, 120)
     small = np.asarray(picture.resize((32, 32), Image.Resampling.BILINEAR))
     assert hamming(phash(picture), naive_hash(small)) <= 1  # the two resizes differ by 1 in a few pixels

@@ -42,7 +42,7 @@ def test_every_measure_is_a_described_column():
 
 
 @pytest.mark.parametrize(("side", "step"), [(100, 1), (128, 2), (300, 2)])
-def test_tone_is_what_numpy_and_pillow_say_of_the_grey(side, step):
+def test_tone_equals_numpy_and_pillow_on_the_grey(side, step):
     quality, pixels = measured(scene(side, side)), np.array(scene(side, side))
     pixels = pixels if side <= 128 else reduce(Raster(pixels, side, side))
     some = Image.fromarray(pixels[::step, ::step]).convert("L")  # rounds, where ours rounds down
@@ -132,7 +132,7 @@ def test_the_jpeg_quality_is_the_one_that_pillow_was_given():
     assert read_jpeg_header(encoded(picture, "JPEG", qtables=qtables)).quality == 1
 
 
-def test_the_measures_of_an_image_are_those_of_it_at_twice_the_size():
+def test_the_measures_of_an_image_do_not_change_at_twice_the_size():
     small = scene(256, 192)
     first, two = measured(small), measured(small.resize((512, 384), Image.Resampling.BICUBIC))
     for name in ("brightness", "shadow", "highlight", "contrast", "colourfulness", "border"):
@@ -149,7 +149,7 @@ def test_the_models_preprocessing_changes_no_measure(resize_to):
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 400), (400, 1), (3, 2), (15, 60), (9000, 4)])
-def test_what_a_few_pixels_cannot_tell_is_none(size):
+def test_measures_that_need_more_pixels_are_none(size):
     quality = decode(encoded(Image.new("RGB", size, (9, 8, 7))), Preprocessing(), with_quality=True).quality
     assert quality is not None
     assert (quality.sharpness, quality.noise, quality.blocking, quality.jpeg) == (None, None, None, None)

@@ -24,7 +24,7 @@ def photo(height, width, seed=0):
     return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
 
-def test_boxes_have_the_share_and_shape_of_the_papers_and_lie_inside():
+def test_boxes_have_the_share_and_shape_of_the_papers_and_are_inside():
     drawn = [Crops((8,), ((0.2, 0.9),), (0, 1, row)).boxes(400, 400)[0] for row in range(3000)]
     share = np.array([box.width * box.height / 160_000 for box in drawn])
     shape = np.array([box.width / box.height for box in drawn])

@@ -138,7 +138,7 @@ def test_what_cameras_and_programs_write_is_plain_and_needs_no_process(monkeypat
     assert decode(trailed, P16).status == "ok"
 
 
-def test_what_is_cut_moves_or_lies_about_its_structure_is_not_plain():
+def test_truncated_animated_or_inconsistent_files_are_not_plain():
     picture, more = smooth(), {"save_all": True, "append_images": [noise(90, 60)]}
     for name in ("jpeg", "png", "webp"):
         data = encoded(picture, name)
@@ -289,7 +289,7 @@ print(supervised.CHILDREN._idle[0]._process.pid, flush=True)
         assert finished.stderr == ""
 
 
-def test_a_fork_starts_decoders_of_its_own():
+def test_a_fork_starts_its_own_decoders():
     gif = encoded(noise(20, 20), "gif")
     expected = decode_rgb(gif)
     pid = os.fork()

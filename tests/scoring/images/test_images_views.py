@@ -74,7 +74,7 @@ def test_a_turned_view_is_the_signature_of_the_turned_image(photos, turn):
         assert np.abs(exact.astype(int) - signed(small.transpose(TURNS[turn]))).max() <= 1
 
 
-def test_rows_of_zeros_stay_zero_and_none_is_none():
+def test_rows_of_zeros_remain_zero_and_no_rows_remain_none():
     zeros = np.zeros((3, 255), np.int8)
     for view in views(mirrored=True, rotated=True):
         assert not view.apply(zeros).any()

@@ -83,7 +83,7 @@ def test_the_interval_of_an_auroc_has_a_width_where_every_row_is_ranked_right():
 
 
 @pytest.mark.parametrize(("area", "true", "false"), [(0.9, 10, 600), (0.5, 50, 7), (0.999, 40, 40)])
-def test_the_bounds_of_an_auroc_lie_as_many_deviations_away_as_the_level_says(area, true, false):
+def test_the_bounds_of_an_auroc_are_the_deviations_of_the_level_away(area, true, false):
     """With the deviation at the bound after Hanley and McNeil, and the mean number of rows in place of both."""
     n = (true + false) / 2
     for bound in ranking.auroc_interval(area, true, false)[1:]:

@@ -79,7 +79,7 @@ def test_a_vote_is_won_by_weight_and_a_draw_by_the_lower_class():
     assert neighbours_metrics.knn_vote(torch.ones(1, 2), torch.tensor([[5, 2]])).tolist() == [2]
 
 
-def test_recall_at_1_looks_at_the_nearest_other_row():
+def test_recall_at_1_examines_the_nearest_other_row():
     rows = unit(200, 4, 5)
     labels = torch.randint(3, (200,), generator=torch.Generator().manual_seed(0))
     expected = [labels[i] == labels[j[0]] for i, j in enumerate(slow_nearest(rows, rows, 1, True))]

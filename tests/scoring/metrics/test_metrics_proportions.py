@@ -23,7 +23,7 @@ def test_wilson_is_the_interval_of_scipy(successes, n):
     assert wilson(successes, n) == pytest.approx((successes / n, expected.low, expected.high), abs=1e-9)
 
 
-def test_wilson_knows_nothing_from_no_trial():
+def test_wilson_of_no_trials_is_0_to_1():
     assert np.isnan(wilson(0, 0).value)
     assert wilson(0, 0)[1:] == (0.0, 1.0)
 
@@ -56,7 +56,7 @@ def test_proportional_samples_without_a_no_are_as_good_as_one_undivided_sample()
     assert p_value_at_most(parts, 0.97) == pytest.approx(0.97**150, rel=1e-3)
 
 
-def test_a_population_that_was_looked_at_whole_is_known_exactly():
+def test_a_fully_examined_population_has_an_exact_share():
     complete = [Stratum(10, 10, 9), Stratum(30, 30, 30)]
     assert stratified_interval(complete) == pytest.approx((39 / 40,) * 3)
 
@@ -159,7 +159,7 @@ def test_the_interval_covers_at_least_as_often_as_stated(shares):
 
 
 @pytest.mark.parametrize(("drawn", "marked", "total"), [(0, 0, 1), (3, 2, 7), (7, 7, 7), (40, 11, 90), (5, 0, 9)])
-def test_the_chance_of_at_least_so_many_is_the_hypergeometric_one(drawn, marked, total):
+def test_the_probability_of_at_least_so_many_is_the_hypergeometric_one(drawn, marked, total):
     for seen in range(drawn + 1):
         expected = hypergeom(total, marked, drawn).sf(seen - 1)
         assert chance_of_at_least(seen, drawn, marked, total) == pytest.approx(expected, abs=1e-12)

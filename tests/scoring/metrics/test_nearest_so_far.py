@@ -16,7 +16,7 @@ def nearest_in_blocks(cosine, width, size, rows):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("order", ["shuffled", "ascending", "descending"])
 @pytest.mark.parametrize("shift", [0.0, -2.0])
-def test_the_nearest_of_blocks_are_those_of_a_sort(dtype, order, shift):
+def test_the_nearest_of_blocks_equal_a_sort(dtype, order, shift):
     """Ascending, every block is nearer than all before it; shifted, all cosines are negative."""
     generator = np.random.default_rng(0)
     values = np.stack([generator.permutation(np.linspace(-1, 1, 130)) for _ in range(20)])  # 130 of 8 bits each

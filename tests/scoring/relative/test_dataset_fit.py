@@ -20,7 +20,7 @@ def test_a_row_means_the_same_alone_as_in_its_dataset():
     assert np.concatenate([each[CLUSTER] for each in alone]).tolist() == said.columns[CLUSTER][::37].tolist()
 
 
-def test_columns_are_what_they_say():
+def test_columns_match_their_definitions():
     rows, _ = kinds(n=400)
     fit, said = fit_dataset(rows)
     assert said.columns.keys() == PER_IMAGE.keys() - {JUNK}
@@ -84,7 +84,7 @@ def test_of_a_large_dataset_a_bounded_draw_is_kept():
     assert apart[AMBIGUOUS].mean() == pytest.approx(0.5, abs=0.07)  # its ranks are those of the draw
 
 
-def test_rows_of_another_place_lie_outside():
+def test_rows_of_another_place_are_outside():
     rows, _ = kinds(n=300, spread=0.2)
     fit, said = fit_dataset(rows)
     assert said.outside <= 0.011
@@ -108,7 +108,7 @@ def test_half_of_them_being_one_row_is_no_trouble():
     assert all(np.isfinite(values).all() for values in said.columns.values())
 
 
-def test_the_scorers_of_a_table_say_the_same():
+def test_the_scorers_of_a_table_agree():
     rows, _ = kinds(n=120)
     _, said = fit_dataset(rows)
     for name, scorer in scorers_named(["neighbour", "ambiguous"]).items():

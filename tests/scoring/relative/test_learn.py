@@ -31,7 +31,7 @@ def wrong_of(rows, kind):
     return kind[products.argmax(1)] != kind
 
 
-def test_labels_spread_as_the_iteration_says():
+def test_labels_spread_as_in_the_iteration():
     rows, kind = kinds(n=60)
     near = near_in(dataset_of(rows))
     weight = np.zeros((60, 60))
@@ -63,7 +63,7 @@ def test_prototypes_guess_by_the_mean_direction_of_a_class():
     assert not guessed(units, middles)[:, 5].any()
 
 
-def test_the_chance_of_two_classes_is_that_of_two_draws():
+def test_the_probability_of_two_classes_is_a_pair_of_draws():
     rows, _ = kinds(n=50)
     near = near_in(dataset_of(rows))
     generator = np.random.default_rng(0)
@@ -92,7 +92,7 @@ def test_few_labels_make_the_score_better_on_rows_without_one():
     assert (propagated.learned.rows, propagated.learned.classes) == (120, 6)
 
 
-def test_labels_that_say_nothing_are_seen_through():
+def test_random_labels_get_no_weight():
     rows, kind = kinds(n=600, spread=0.6)
     shuffled = np.random.default_rng(1).permutation(kind)
     said = fit_dataset(rows, labels=labels_of(shuffled, 300))[1]
@@ -146,7 +146,7 @@ def test_what_is_measured_is_the_nearest_labelled_row():
     assert interval.low < interval.value < interval.high
 
 
-def test_too_few_labels_or_one_class_tell_nothing():
+def test_too_few_labels_or_one_class_have_no_information():
     rows, kind = kinds(n=120)
     assert label_auroc(dataset_of(rows), np.zeros(120), labels_of(kind, 49)) is None
     assert label_auroc(dataset_of(rows), np.zeros(120), labels_of(kind * 0, 100)) is None
@@ -156,7 +156,7 @@ def test_too_few_labels_or_one_class_tell_nothing():
     ("n", "classes", "says"),
     [(0, 3, "at least 50 labelled images.* got 0"), (5, 3, "got 5"), (60, 1, "got 60 of one alone")],
 )
-def test_labels_that_teach_nothing_are_refused(n, classes, says):
+def test_labels_without_information_are_refused(n, classes, says):
     codes = np.arange(n) % classes
     with pytest.raises(InputError, match=says):
         check_labels(KnownLabels(np.arange(n), codes, tuple("abc"[:classes])))

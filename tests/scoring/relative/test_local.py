@@ -38,6 +38,6 @@ def test_junk_stays_above_every_image_in_its_own_order():
     assert scores[20:].max() <= 0.5
 
 
-def test_rows_without_neighbours_go_by_their_own_score():
+def test_rows_without_neighbours_use_their_own_score():
     none = Near(np.full((2, 3), -1), np.zeros((2, 3), np.float32), np.ones(2, bool), Recall.of_everything())
     assert among_neighbours(np.array([0.2, 0.4]), none, np.zeros(1)).tolist() == pytest.approx([0.2, 0.4])

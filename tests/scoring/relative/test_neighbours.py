@@ -45,7 +45,7 @@ def test_where_all_are_copies_there_is_no_neighbour():
     assert not near_in(dataset_of(rows)).exists.any()
 
 
-def test_a_copy_is_what_was_said():
+def test_a_copy_follows_the_definition():
     assert COPY == 0.97
 
 

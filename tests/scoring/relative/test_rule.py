@@ -14,7 +14,7 @@ def test_the_mean_of_ranks_is_weighted():
     assert combined(ranks, {"a": 3.0, "b": 1.0}) == pytest.approx([0.25, 0.875])
 
 
-def test_junk_comes_out_above_all_that_is_none_whatever_its_ambiguity():
+def test_junk_is_above_all_other_images_whatever_its_ambiguity():
     surely = composed(np.full(101, 0.6), GRID)
     surely_not = composed(np.full(101, 0.4), GRID)
     assert surely.min() > surely_not.max()
@@ -34,7 +34,7 @@ def test_it_never_falls_when_either_grows_and_stays_in_its_range():
     assert both.max() == 1
 
 
-def test_a_worse_version_is_less_clear_than_what_it_was_made_from():
+def test_a_corrupted_copy_is_less_certain_than_its_original():
     share, level = np.array([0.1, 0.8, 0.3, 0.2]), np.array([1.0, -1.0, 0.0, 5.0])
     nearest = np.array([1, 0, 3, -1])
     # the first is worse than the second, whose share is more; the third is better than the fourth; that one is alone

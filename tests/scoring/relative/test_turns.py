@@ -12,7 +12,7 @@ def units_of(rows):
     return centred(rows, mean_of(rows)).units
 
 
-def test_similar_rows_stand_next_to_each_other():
+def test_similar_rows_are_next_to_each_other():
     rows, kind = kinds(n=200, spread=0.2)
     neighbours = kind[similarity_order(units_of(rows))]
     assert (neighbours[1:] != neighbours[:-1]).sum() == len(set(kind)) - 1
@@ -36,7 +36,7 @@ def test_a_kind_that_is_all_hard_loses_the_share_of_all(share):
     assert np.isin(dropped, np.flatnonzero(hard)).sum() == pytest.approx(share * hard.sum(), abs=3)
 
 
-def test_junk_goes_first_and_wins_against_no_image():
+def test_junk_comes_first_and_wins_against_no_image():
     rows, _ = kinds(n=100)
     values = np.random.default_rng(2).uniform(0, 0.5, 100).astype(np.float32)
     values[::4] = np.linspace(0.51, 1, 25)

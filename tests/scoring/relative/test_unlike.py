@@ -59,7 +59,7 @@ def test_what_is_reported_of_a_group_is_what_it_means():
     assert groups[0].to_json()["nearest_cluster"] == groups[0].nearest
 
 
-def test_what_a_row_looks_like_is_judged_without_it():
+def test_the_content_of_a_row_is_judged_without_that_row():
     draw = np.random.default_rng(0)
     inside = np.arange(40) < 12
     looks = draw.normal(size=(40, 30)) + 0.8 * inside[:, None] * (np.arange(30) < 3)
@@ -108,7 +108,7 @@ def test_a_row_is_in_one_group_and_groups_are_at_most_a_fifth_each_and_a_quarter
     assert (number > 0).sum() <= 0.25 * len(units)
 
 
-def test_where_nothing_is_known_of_the_looks_no_group_is_listed():
+def test_without_columns_of_content_no_group_is_listed():
     units, looks, _ = dataset(60)
     assert groups_of(units, looks[:, :0])[0] == []
 
@@ -147,7 +147,7 @@ def test_rows_without_a_cluster_are_left_out():
     assert groups_without(units, cluster, looks) == groups_without(units[40:], cluster[40:], looks[40:])
 
 
-def test_separation_is_that_of_two_normal_distributions():
+def test_separation_matches_two_normal_distributions():
     draw = np.random.default_rng(0)
     for apart in (0.5, 1.0, 2.0):
         score = np.concatenate([draw.normal(0, 1, 40_000), draw.normal(apart, 1, 40_000)])

@@ -42,7 +42,7 @@ def test_few_centroids_have_no_groups_and_many_have_each_in_one(grouped):
 
 
 @pytest.mark.parametrize("probes", [1, 2, 7, 64])
-def test_who_looks_at_all_groups_finds_what_comparing_with_all_finds(grouped, probes):
+def test_a_search_of_all_groups_equals_comparing_with_all(grouped, probes):
     units, flat, groups = grouped
     groups = list(groups.wider())[-1]
     assert groups.looked_at >= 8
@@ -82,7 +82,7 @@ def test_the_first_is_the_same_however_many_are_requested_and_in_whatever_compan
     assert torch.equal(groups.nearest(units, 5)[0][:, 0], first)
 
 
-def test_searches_by_groups_say_truly_what_they_find(monkeypatch):
+def test_searches_by_groups_report_their_true_recall(monkeypatch):
     rows = around(300, 6000)
     exact = CosineIndex(rows, 0.9, exact_rows=10_000).search_rows(np.arange(6000))
     graph = knn_graph(rows, 10, exact_rows=10_000).index

@@ -125,7 +125,7 @@ def test_every_row_finds_itself_and_its_equals_even_where_there_are_no_clusters(
     assert pairs(links) >= {(row, row) for row in range(20_000)} | {(row, row + 10_000) for row in range(500)}
 
 
-def test_the_recall_of_an_index_that_cannot_reach_its_aim_is_said_as_it_is():
+def test_an_index_that_cannot_reach_its_aim_reports_its_true_recall():
     rows = np.random.default_rng(0).standard_normal((5000, 64)).astype(np.float32)  # no clusters at all
     index = CosineIndex(rows, 0.3, exact_rows=100, recall=0.5)
     true, links = expected(rows, rows, 0.3), pairs(index.search(rows))
@@ -135,14 +135,14 @@ def test_the_recall_of_an_index_that_cannot_reach_its_aim_is_said_as_it_is():
     assert abs(index.recall.estimate - share) < 0.03
 
 
-def test_a_sample_without_pairs_says_that_it_knows_nothing():
+def test_a_sample_without_pairs_reports_no_recall():
     index = CosineIndex(np.random.default_rng(0).standard_normal((2000, 64)).astype(np.float16), 0.99, exact_rows=10)
     assert index.recall.n_pairs == 0
     assert np.isnan(index.recall.estimate)
     assert (index.recall.low, index.recall.high, index.recall.exact) == (0.0, 1.0, False)
 
 
-def test_an_exact_index_loses_nothing_and_says_so():
+def test_an_exact_index_loses_nothing_and_reports_it():
     assert CosineIndex(table(50), 0.9).recall == Recall(1.0, 1.0, 1.0, 0, exact=True)
 
 
@@ -245,7 +245,7 @@ def test_rows_that_are_all_equal_are_one_group():
     assert not first.query.any()
 
 
-def test_a_memory_map_is_searched_where_it_lies(tmp_path):
+def test_a_memory_map_is_searched_in_place(tmp_path):
     rows = table(1500, dtype=np.float16)
     np.save(tmp_path / "rows.npy", rows)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")

@@ -61,7 +61,7 @@ def test_equal_rows_are_neighbours_by_row_and_a_row_is_never_its_own(exact_rows)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8])
-def test_clusters_find_the_share_of_neighbours_that_they_say(dtype):
+def test_clusters_find_the_reported_share_of_neighbours(dtype):
     rows = table(3000, dtype=dtype, width=32, groups=60, spread=0.7)
     exact, near = knn_graph(rows, 10), knn_graph(rows, 10, exact_rows=100)
     share = kept(near.index, exact.index)
@@ -74,7 +74,7 @@ def test_clusters_find_the_share_of_neighbours_that_they_say(dtype):
     assert all(len(set(row)) == 10 for row in near.index.tolist())
 
 
-def test_a_lower_aim_looks_at_less():
+def test_a_lower_aim_searches_less():
     rows = np.random.default_rng(0).standard_normal((3000, 24)).astype(np.float32)
     exact = knn_graph(rows, 10).index
     low, high = (knn_graph(rows, 10, exact_rows=100, recall=aim) for aim in (0.5, 0.95))
@@ -122,7 +122,7 @@ def test_equal_seeds_give_equal_graphs_and_blocks_hardly_change_one(monkeypatch)
     assert kept(third.index, first.index) > 0.999
 
 
-def test_a_row_is_compared_with_all_rows_of_the_lists_it_looks_at():
+def test_a_row_is_compared_with_all_rows_of_its_lists():
     """With every list looked at, a graph by lists is the exact one."""
     rows = table(1500, groups=3, spread=1.0)
     exact = knn_graph(rows, 20)

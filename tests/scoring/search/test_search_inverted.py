@@ -38,7 +38,7 @@ def looked_at(lists, rows, probes):
     return seen
 
 
-def test_rows_lie_by_list_and_then_by_number_and_one_without_length_in_none(rows):
+def test_rows_are_by_list_and_then_by_number_and_one_without_length_in_none(rows):
     centroids = list_centroids(rows, exact_rows=100, seed=0)
     assert centroids.shape == (5, 16)  # 500 rows a list
     lists = InvertedLists.by_centroids(rows, centroids)
@@ -71,7 +71,7 @@ def test_queries_are_listed_list_by_list():
 
 
 @pytest.mark.parametrize("threshold", [0.8, 0.95])
-def test_the_cosine_index_finds_the_pairs_of_the_lists_that_are_looked_at_and_no_other(rows, cosines, threshold):
+def test_the_cosine_index_finds_the_pairs_of_the_lists_that_are_examined_and_no_other(rows, cosines, threshold):
     index = CosineIndex(rows, threshold, exact_rows=100, recall=0.6, seed=1)
     lists = InvertedLists.by_centroids(rows, list_centroids(rows, exact_rows=100, seed=1))
     expected = looked_at(lists, rows, index.probes) & (cosines >= threshold - 1e-12)
@@ -82,7 +82,7 @@ def test_the_cosine_index_finds_the_pairs_of_the_lists_that_are_looked_at_and_no
     assert index.probes < lists.n_lists or threshold == 0.8
 
 
-def test_the_share_of_pairs_is_that_of_the_rows_that_report():
+def test_the_share_of_pairs_counts_the_rows_that_report():
     """Of rows 0, 2 and 4, which decide, every pair is in the nearest list; of 1 and 3 a half and a quarter."""
     probed = np.array([[0, 1]] * 5)
     counts = ProbeCounts(probed, 3)
@@ -94,7 +94,7 @@ def test_the_share_of_pairs_is_that_of_the_rows_that_report():
     assert choose_probes(counts.counts, 0.9, least=2)[1].estimate == 5 / 6
 
 
-def test_a_large_group_does_not_decide_alone_and_without_pairs_some_lists_are_looked_at():
+def test_a_large_group_does_not_decide_alone_and_without_pairs_some_lists_are_examined():
     counts = np.array([[98, 1, 1], [0, 0, 0], [0, 1, 0], [0, 0, 0]])
     assert choose_probes(counts, 0.9)[0] == 1
     assert choose_probes(counts, 0.9, of_each=True)[0] == 2
@@ -102,7 +102,7 @@ def test_a_large_group_does_not_decide_alone_and_without_pairs_some_lists_are_lo
     assert choose_probes(counts, 0.9999)[0] == 2  # as many as there are
 
 
-def test_the_graph_has_the_nearest_of_the_lists_that_are_looked_at(rows, cosines):
+def test_the_graph_has_the_nearest_of_the_lists_that_are_examined(rows, cosines):
     """Neighbours that a row has are the nearest in its lists: each list's rows that are nearer are among them."""
     graph = knn_graph(rows, 5, exact_rows=100, recall=0.5, seed=2)
     exact = knn_graph(rows, 5)

@@ -26,7 +26,7 @@ def search(vectors, left_out=()):
     return NearestSearch(vectors, InvertedLists(home, 1))
 
 
-def test_the_nearest_rows_are_those_of_numpy_and_a_row_is_not_its_own(made):
+def test_the_nearest_rows_equal_numpy_and_a_row_is_not_its_own(made):
     vectors, queries, row_of_query, cosine = made
     index, near = search(vectors).neighbours_of(queries, row_of_query, 7, None)
     np.testing.assert_array_equal(index, np.argsort(-cosine, axis=1, kind="stable")[:, :7])

@@ -34,7 +34,7 @@ def images():
 
 
 @pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(each, marks=pytest.mark.slow) for each in NAMES[1:])])
-def test_training_tells_classes_and_the_model_keeps_what_it_says(name, images, tmp_path):
+def test_training_separates_classes_and_the_saved_model_gives_the_same(name, images, tmp_path):
     config = recipe(name)
     model, measures = train(config, images, state=tmp_path / "s", device=CPU)
     assert measures["accuracy"] > 0.8  # one view in ten is grey

@@ -69,7 +69,7 @@ def test_labels_that_make_no_pair_give_none():
     assert of_votes(torch.tensor([[1.0, 0], [1, 0], [1, 0]])) is None
 
 
-def test_votes_choose_a_positive_with_the_chance_that_two_votes_agree():
+def test_votes_choose_a_positive_with_the_probability_that_two_votes_agree():
     votes = torch.tensor([[3.0, 1.0], [8.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
     counts, generator = torch.zeros(4), seeded()
     for _ in range(4000):
@@ -82,7 +82,7 @@ def test_votes_choose_a_positive_with_the_chance_that_two_votes_agree():
     assert counts[0] == 0
 
 
-def test_votes_weigh_a_negative_by_its_chance_of_another_class():
+def test_votes_weigh_a_negative_by_its_probability_of_another_class():
     votes = torch.tensor([[4.0, 0.0], [4.0, 0.0], [1.0, 3.0], [0.0, 4.0]])
     contrast = of_votes(votes, generator=seeded())
     at = contrast.anchors.tolist().index(0)

@@ -72,7 +72,7 @@ def test_votes_take_the_place_of_labels():
     assert method(torch.randn(1, 6, 12, generator=seeded()), head, votes).loss.isfinite()
 
 
-def test_a_batch_that_happens_to_hold_one_class_teaches_nothing():
+def test_a_batch_of_one_class_has_no_gradient():
     method, head = built("mcinfonce", positives="labels")
     features = torch.randn(2, 4, 12, generator=seeded(), requires_grad=True)
     step = method(features, head, torch.ones(4, dtype=torch.int64))
@@ -81,7 +81,7 @@ def test_a_batch_that_happens_to_hold_one_class_teaches_nothing():
     assert features.grad.abs().max() == 0
 
 
-def test_what_the_user_can_get_wrong_is_said_in_one_line():
+def test_mistakes_of_the_user_are_one_line():
     with pytest.raises(InputError, match="--set positives=views"):
         built("mcinfonce", n_classes=1, positives="labels")
     method, head = built("mcinfonce", positives="labels")

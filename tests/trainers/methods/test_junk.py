@@ -26,7 +26,7 @@ def given(*views):
     return torch.stack([torch.stack([torch.tensor(view), torch.zeros(len(view))], 1) for view in views])
 
 
-def test_the_cross_entropy_is_that_of_the_logits_of_a_softplus_head():
+def test_the_cross_entropy_matches_the_logits_of_a_softplus_head():
     generator = torch.Generator().manual_seed(0)
     intact, damaged = torch.randn(9, generator=generator), 2 * torch.randn(20, generator=generator)
     ours = damage_cross_entropy(F.softplus(intact), F.softplus(damaged))

@@ -126,7 +126,7 @@ def test_folds_are_even_fixed_and_differ_by_seed():
     assert fold_of(rows, 5, seed=2**62).min() >= 0
 
 
-def test_the_classifier_of_a_fold_never_learns_from_its_images_and_alone_says_their_loss():
+def test_the_loss_of_an_image_comes_from_the_classifier_that_never_saw_it():
     ours = method(folds=2)
     features, labels = torch.rand(1, 6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
     rows = next(r for r in torch.arange(600).view(-1, 6) if fold_of(r, 2, 0).tolist() == [0] * 6)
@@ -175,7 +175,7 @@ def test_losses_of_ones_own_are_what_is_predicted():
     assert step.loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_a_backbone_that_nothing_would_teach_is_refused():
+def test_a_backbone_that_nothing_would_train_is_refused():
     with pytest.raises(InputError, match="add --freeze"):
         method(loss_column="mine")
 

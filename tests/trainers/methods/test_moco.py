@@ -73,7 +73,7 @@ def test_the_slow_copy_keeps_its_share_of_itself():
     assert len(list(slow.parameters())) == 2  # the original is not among its modules
 
 
-def test_the_groups_of_the_slow_copy_are_normalised_by_themselves_and_come_back_in_order():
+def test_the_groups_of_the_slow_copy_are_normalised_separately_and_come_back_in_order():
     norm = torch.nn.BatchNorm1d(1, affine=False)
     pixels = torch.arange(8.0)[:, None]
     complete = MomentumEncoder([norm], momentum=0.9)(pixels)

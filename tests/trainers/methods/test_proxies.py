@@ -174,7 +174,7 @@ def test_a_model_ships_with_its_head_alone_and_embeds_by_it_where_that_projects(
     assert list(outputs.columns) == ["kappa_nivmf", "unc_nivmf"]
 
 
-def test_a_frozen_trunk_keeps_its_embedding_and_gains_a_kappa(images, tmp_path):
+def test_a_frozen_backbone_keeps_its_embedding_and_gains_a_kappa(images, tmp_path):
     config = recipe_of("nivmf", {"backbone": "test_resnet", "size": 32, "freeze": "trunk"}, {"latent_dim": 8})
     model, method = build(config, 3)
     assert model.spec.embedding == ""

@@ -121,7 +121,7 @@ def test_vicreg_has_the_gradient_of_each_term(term):
     )
 
 
-def test_a_step_of_vicreg_weighs_its_terms_and_says_when_all_views_are_one_point():
+def test_a_step_of_vicreg_weighs_its_terms_and_reports_a_collapse():
     torch.manual_seed(0)
     method = VICReg(replace(SETTINGS["vicreg"], invariance=2.0, variance=3.0, covariance=0.5), Task(5)).eval()
     step = method(torch.randn(2, 8, 5), None, None)
@@ -205,7 +205,7 @@ def test_a_step_of_dino_is_the_loss_of_its_parts_and_moves_the_centre_after_it()
     assert torch.equal(head.centre, moved)  # a look changes nothing
 
 
-def test_a_collapse_of_dino_is_told_whichever_way_it_goes():
+def test_a_collapse_of_dino_is_reported_in_both_directions():
     settings = SETTINGS["dino"]
     head, method = DINO.head(settings, 32).build(5), DINO(settings, Task(5))
     torch.nn.init.zeros_(head.cosines.layers[-1].weight)  # no direction: every cosine is 0
@@ -260,7 +260,7 @@ def test_a_trained_dino_scores_by_the_entropy_of_its_teacher(images, tmp_path):
     assert (slow < math.log(16)).all()
 
 
-def test_the_state_of_another_method_and_a_rate_that_diverges_are_told(images, tmp_path):
+def test_the_state_of_another_method_and_a_rate_that_diverges_are_reported(images, tmp_path):
     train(recipe("dino"), images, state=tmp_path / "state", device=CPU)
     with pytest.raises(InputError, match="an unfinished run"):
         train(recipe("vicreg"), images, state=tmp_path / "state", device=CPU)

@@ -81,7 +81,7 @@ def test_a_step_is_the_weighted_sum_of_the_losses_that_are_on(weights):
     }
 
 
-def test_the_bank_learner_is_told_from_other_images_of_the_bank_and_moves_its_own_half_way():
+def test_the_bank_learner_is_separated_from_other_images_of_the_bank_and_moves_half_way():
     settings = own("bank", lambda_n=0, lambda_r=0, queue=7, samples="2")
     method, head = made(settings, n=12)
     rows = torch.tensor([3, 0, 7, 10])
@@ -123,7 +123,7 @@ def test_the_moco_learner_takes_the_other_view_from_the_slow_copy_and_queues_the
     assert torch.equal(method.queue.keys[16:], first[16:])
 
 
-def test_a_bank_gives_others_than_those_it_is_asked_beside():
+def test_a_bank_gives_other_images_than_its_query():
     bank = Bank(10, (1, 3))
     bank.held[:, 0] = torch.arange(10.0)[:, None, None]
     for seed in range(5):
@@ -215,7 +215,7 @@ def test_only_the_learner_with_a_slow_copy_needs_pixels():
     assert [UMM.reads_pixels(UMMSettings(learner=name)) for name in LEARNERS] == [False, True, False]
 
 
-def test_one_gaussian_has_no_column_of_how_far_several_lie_apart():
+def test_one_gaussian_has_no_column_of_how_far_several_are_apart():
     spec = GaussiansHeadSpec(dim=6, branches=1)
     said = spec.score(spec.build(16)(torch.randn(9, 16)))
     assert list(said) == list(spec.columns) == ["unc_umm", "unc_umm_logdet"]
@@ -239,7 +239,7 @@ def test_the_columns_are_trace_log_determinant_and_spread_of_the_branches():
         assert [float(values[row]) for values in said.values()] == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_fresh_head_says_unit_means_and_a_trace_of_about_one_and_gives_the_mixtures_mean():
+def test_a_new_head_has_unit_means_a_trace_of_about_one_and_the_mixture_mean():
     torch.manual_seed(0)
     head, features = GaussiansHeadSpec(dim=32, branches=3).build(16), torch.randn(9, 16).relu()
     said = head(features)

@@ -36,7 +36,7 @@ def same(first, other):
 # The terms
 
 
-def test_entropy_and_divergences_are_those_of_torch():
+def test_entropy_and_divergences_equal_torch():
     q, p = D.Normal(X, (0.5 * LV[0]).exp()), D.Normal(Y, (0.5 * LV[1]).exp())
     same(elbo.entropy(LV[0]), q.entropy().sum(-1))
     same(elbo.kl(X, LV[0], Y, LV[1]), D.kl_divergence(q, p).sum(-1))
@@ -51,7 +51,7 @@ def test_the_divergence_matches_its_oracle():
     assert elbo.kl(X, v1, Y, v2).tolist() == close(expected, abs=1e-9)
 
 
-def test_the_likelihood_is_that_of_every_value_of_a_picture():
+def test_the_likelihood_sums_over_every_value_of_an_image():
     pixels, decoded = torch.rand(2, 3, 3, 4, 4).double(), torch.rand(2, 3, 3, 4, 4).double()
     same(elbo.log_likelihood(pixels, decoded, 0.02), D.Normal(decoded, math.sqrt(0.02)).log_prob(pixels).sum((2, 3, 4)))
 
@@ -122,7 +122,7 @@ def test_one_view_has_no_set():
         elbo.log_prior_of_set(X.unsqueeze(0), None, 0.15)
 
 
-def test_gradients_of_the_terms_are_those_of_finite_differences():
+def test_gradients_of_the_terms_match_finite_differences():
     mean, log_variance = (part.clone().requires_grad_() for part in (torch.stack([X, Y]), LV))
     check = torch.autograd.gradcheck
     assert check(lambda m, v: elbo.log_prior_of_set(m, v, 0.15), (mean, log_variance))
@@ -185,7 +185,7 @@ def test_the_loss_is_minus_the_bound_restated(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_of_the_loss_are_those_of_finite_differences(name):
+def test_gradients_of_the_loss_match_finite_differences(name):
     method, head, _, features = made(name)
 
     def loss(inputs, mean, log_variance):
@@ -245,7 +245,7 @@ def weights(model):
 
 
 @pytest.mark.slow
-def test_a_few_steps_make_better_pictures_than_none(blobs, tmp_path):
+def test_a_few_steps_make_better_images_than_none(blobs, tmp_path):
     config = small("simvae", epochs=8, lr=5e-3)
     _, first = train(small("simvae", epochs=1), blobs, state=tmp_path / "a", device=CPU)
     model, measures = train(config, blobs, state=tmp_path / "b", device=CPU)

@@ -41,7 +41,7 @@ def assert_same_scores(first, second):
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t"])
-def test_a_table_that_grew_is_that_of_the_whole_source_and_its_rows_of_before_are_untouched(
+def test_a_table_that_grew_matches_the_whole_source_and_its_rows_of_before_are_untouched(
     photos, tiny_checkpoint, tmp_path, name
 ):
     out, said = tmp_path / name, []
@@ -265,7 +265,7 @@ def test_columns_of_the_user_stay_and_new_rows_have_those_of_the_source(photos, 
         score(listed, out, add=True, report=lambda progress: pytest.fail(str(progress)))
 
 
-def test_values_that_change_after_an_addition_was_stopped_are_those_of_the_source(photos, tiny_checkpoint, tmp_path):
+def test_values_that_change_after_an_addition_was_stopped_match_the_source(photos, tiny_checkpoint, tmp_path):
     listed, out = tmp_path / "list.csv", tmp_path / "s.parquet"
     text = "file,stars\n" + "".join(f"photos/{n:02}.png,{n}\n" for n in FIRST)
     listed.write_text(text)

@@ -66,7 +66,7 @@ def test_options_of_add_need_it(photos, table):
         score(photos, table, add=True, refit=True)
 
 
-def test_a_table_that_is_none_is_left_alone(photos, tmp_path):
+def test_a_file_that_is_no_table_is_left_alone(photos, tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"mine")
     with pytest.raises(InputError, match="was not changed"):
         score(photos, tmp_path / "x.parquet", add=True)

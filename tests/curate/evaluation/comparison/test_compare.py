@@ -101,7 +101,7 @@ def test_a_cluster_that_one_side_lacks_is_named_with_its_rows(tmp_path):
         assert each.examples[1] == ()
 
 
-def test_a_part_drawn_at_random_is_no_different_and_one_chosen_by_looks_is(tmp_path):
+def test_a_random_part_is_no_different_and_one_chosen_by_content_is(tmp_path):
     full = table(tmp_path / "whole.parquet", n=200)
     rows = pq.read_table(full)
     pq.write_table(rows.filter(pa.array(np.random.default_rng(5).random(200) < 0.7)), tmp_path / "random.parquet")
@@ -141,14 +141,14 @@ def test_the_order_of_rows_changes_no_number(moved, tmp_path):
     ]
 
 
-def test_a_sample_is_drawn_by_keys_and_said(moved):
+def test_a_sample_is_drawn_by_keys_and_reported(moved):
     comparison = curate.compare(*moved, **QUICK, sample=50)
     assert comparison.rows == (120, 90)
     assert comparison.sampled == (50, 50)
     assert "50 of them compared" in run("compare", *moved, *FLAGS, "--sample", 50).stdout
 
 
-def test_keys_that_are_missing_or_stand_twice_are_said(tmp_path, pair):
+def test_keys_that_are_missing_or_occur_twice_are_reported(tmp_path, pair):
     assert curate.compare(*pair, **QUICK).notes == []
     keys = [None, None, *(f"k{i // 2}" for i in range(40)), *(f"x{i}" for i in range(78))]
     twice = table(tmp_path / "twice.parquet", key=pa.array(keys))
@@ -182,7 +182,7 @@ def test_numbers_of_clusters_are_names_which_another_fit_has_for_others(tmp_path
     assert by_name(curate.compare(a, b, column=["cluster"], **QUICK))["cluster"].kind == "values"
 
 
-def test_missing_values_are_a_difference_of_their_own(tmp_path):
+def test_missing_values_are_a_separate_difference(tmp_path):
     values = np.random.default_rng(0).normal(size=120)
     a = table(tmp_path / "a.parquet", seed=1, light=values)
     half = pa.array(values, mask=np.arange(120) % 2 == 0)
@@ -249,7 +249,7 @@ def test_tables_without_embeddings_are_compared_by_columns_and_cannot_be_gated(t
         curate.compare(pair[0], bare, **QUICK, fail_above=0.6)
 
 
-def test_rows_that_failed_are_a_shift_of_the_status_and_have_no_say_in_embeddings(tmp_path, pair):
+def test_rows_that_failed_are_a_shift_of_the_status_and_do_not_affect_embeddings(tmp_path, pair):
     n = 120
     bad = table(tmp_path / "bad.parquet", seed=3, status=["ok"] * 60 + ["corrupt"] * 60)
     comparison = curate.compare(pair[0], bad, **QUICK)

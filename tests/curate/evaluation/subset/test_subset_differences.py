@@ -8,7 +8,7 @@ from curate.evaluation.subset.trained import ChanceLevel, HeldOutRows, chance_le
 NO_CHANCE_LEVEL = ChanceLevel(0.0, 0.0, 8, 5)
 
 
-def test_without_chance_level_the_interval_is_that_of_a_bootstrap_over_rows():
+def test_without_chance_level_the_interval_is_a_bootstrap_over_rows():
     generator = np.random.default_rng(0)
     first, second = generator.random((2, 800)) < np.array([[0.8], [0.75]])
     difference = gap(first, second, NO_CHANCE_LEVEL)

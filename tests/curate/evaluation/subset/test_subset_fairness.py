@@ -16,7 +16,7 @@ def make(counts):
     return Codes(codes, [f"g{n}" for n in range(len(counts))]), kept
 
 
-def test_shares_ratio_and_p_are_those_of_the_definitions():
+def test_shares_ratio_and_p_match_the_definitions():
     codes, kept = make([(100, 80), (50, 25), (30, 24)])
     result_by_group = fairness("group", codes, kept)
     assert [group.name for group in result_by_group.groups] == ["g1", "g0", "g2"]
@@ -36,7 +36,7 @@ def test_shares_that_are_alike_pass_and_no_group_is_dropped_more():
     assert not any(group.dropped_more for group in result_by_group.groups)
 
 
-def test_rows_without_a_group_are_one_of_their_own():
+def test_rows_without_a_group_form_a_separate_group():
     codes, kept = make([(10, 5), (10, 5)])
     codes.codes[:4] = -1
     assert {group.name: group.rows for group in fairness("group", codes, kept).groups} == {"g0": 6, "g1": 10, NOBODY: 4}

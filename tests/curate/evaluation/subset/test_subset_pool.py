@@ -152,7 +152,7 @@ def test_a_table_of_the_same_images_in_another_precision_is_nothing_to_test_on(t
         judged(table, half, test=str(path))
 
 
-def test_a_column_without_classes_is_said_to_be_one(tmp_path, columns, half):
+def test_a_column_without_classes_is_reported(tmp_path, columns, half):
     table = write(tmp_path / "s.parquet", columns)
     reason = r"got 0 .*: none.*; 300 classes, of which 300 have one row, cannot be both trained and tested on"
     for sample in (None, 100):
@@ -228,7 +228,7 @@ def test_options_of_a_subset_are_refused_without_one(table, option):
         evaluate(table, label="label", **option)
 
 
-def test_subsets_that_say_nothing_are_refused(tmp_path, columns, table):
+def test_subsets_without_information_are_refused(tmp_path, columns, table):
     label = np.array(columns["label"])
     for name, kept, message in (
         ("empty", np.zeros(300, bool), "expected kept rows .* got none"),

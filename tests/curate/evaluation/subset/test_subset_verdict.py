@@ -90,7 +90,7 @@ def test_a_subset_of_few_classes_is_separated_from_one_of_good_rows(folder, colu
     assert any("number of each class" in line for line in judgement.verdict())
 
 
-def test_models_are_those_of_scikit_learn():
+def test_models_equal_scikit_learn():
     columns = made(400, wrong=0.2)
     rows, label = columns["embedding"].astype(np.float32), np.array([int(name[-1]) for name in columns["label"]])
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -131,7 +131,7 @@ def test_the_verdict_follows_from_the_interval(low, high, said, size):
         (-0.050, -0.001, "it is the choice of rows, not only the number of each class: "),
     ],
 )
-def test_it_is_not_the_rows_only_where_the_interval_says_so(low, high, line):
+def test_the_rows_are_blamed_only_where_the_interval_excludes_zero(low, high, line):
     gap = Gap(Interval((low + high) / 2, low, high), 0.5, 100)
     model = SimpleNamespace(gaps={"random by class": gap})
     (sentence,) = _class_effect(model, "hurts", against(gap))

@@ -16,7 +16,7 @@ from curate.policies.sampled import BLOCK
 from scoring.errors import InputError
 
 
-def test_judges_are_joined_as_asked(dataset, audit, tmp_path):
+def test_judges_are_joined_as_requested(dataset, audit, tmp_path):
     def opposite(lines):
         for line in lines:
             if int(line["rank"]) % 10 == 0:

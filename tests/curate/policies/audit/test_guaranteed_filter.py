@@ -44,7 +44,7 @@ def test_another_seed_draws_others_and_high_is_certain_for_a_kappa(dataset, tmp_
     assert float(best["value"]) == max(float(line["value"]) for line in csv.DictReader(first.csv.open()))
 
 
-def test_the_filter_keeps_what_the_definition_says_and_verifies(dataset, audit, tmp_path):
+def test_the_filter_keeps_what_the_definition_gives_and_verifies(dataset, audit, tmp_path):
     path = audit()
     result = filter(dataset[0], tmp_path / "kept.parquet", max_bad_rate="2%", audit=path)
     with path.open() as file:

@@ -88,7 +88,7 @@ def test_answers_are_never_replaced(dataset, audit):
     assert "holds verdicts" in text
 
 
-def test_pairs_and_pictures_are_told_apart(dataset, audit, tmp_path):
+def test_pairs_and_images_are_distinguished(dataset, audit, tmp_path):
     shown = run("review", "verdicts", audit())
     assert shown.exit_code == 0
     assert "500 drawn" in shown.output

@@ -51,7 +51,7 @@ def test_without_an_amount_every_share_is_met_exactly_and_the_limit_is_named(sco
     assert named.dropped_by == {"beyond the share of its cell": 20, "in a cell without a share": 10}
 
 
-def test_a_cell_with_too_few_rows_gives_all_and_it_is_said_by_how_much(scores):
+def test_a_cell_with_too_few_rows_gives_all_and_the_lack_is_reported(scores):
     result = curate.balance(scores, dry_run=True, per="label", rows=60)
     assert kept(result) == {"cat": 25, "dog": 25, "emu": 8, "fox": 2}
     assert result.short == 7 + 13
@@ -60,7 +60,7 @@ def test_a_cell_with_too_few_rows_gives_all_and_it_is_said_by_how_much(scores):
     assert "33.33% of the rows" in result.notes[0]
 
 
-def test_a_power_of_the_sizes_lies_between_uniform_and_the_dataset(scores):
+def test_a_power_of_the_sizes_is_between_uniform_and_the_dataset(scores):
     root = curate.balance(scores, dry_run=True, per="label", to="square-root", rows=20)
     assert root.cells == curate.balance(scores, dry_run=True, per="label", alpha=0.5, rows=20).cells
     weights = {name: n**0.5 for name, n in SIZES.items()}
@@ -102,7 +102,7 @@ def test_the_most_certain_stay_in_each_cell_and_a_row_without_a_score_is_undecid
     assert {"k49", "k48"} <= set(pq.read_table(high.subset)["key"].to_pylist())
 
 
-def test_draws_go_by_the_hash_of_the_key_and_a_larger_amount_adds_to_a_smaller_one(scores, tmp_path):
+def test_draws_use_the_hash_of_the_key_and_a_larger_amount_adds_to_a_smaller_one(scores, tmp_path):
     stays = []
     for number, (rows, seed) in enumerate(((12, 0), (30, 0), (12, 1))):
         result = curate.balance(scores, tmp_path / f"{number}.parquet", per="label", rows=rows, seed=seed)
@@ -201,7 +201,7 @@ def test_named_shares_that_cannot_be_met_are_met_as_nearly_as_rows_allow_where_t
     assert kept(result) == {"cat": 0, "dog": 22, "emu": 8, "fox": 0}
 
 
-def test_a_table_without_rows_is_told(tmp_path):
+def test_a_table_without_rows_is_reported(tmp_path):
     pq.write_table(
         pa.table({"key": pa.array([], pa.string()), "label": pa.array([], pa.string())}), tmp_path / "t.parquet"
     )

@@ -185,7 +185,7 @@ def test_what_the_other_table_has_goes_and_the_rest_is_deduplicated(tables):
     assert len(pl.read_parquet(tables / "out.parquet")) == result.kept == 30 - len(leaks) - 3
 
 
-def test_with_report_only_leaks_stay_and_are_told(tables):
+def test_with_report_only_leaks_are_kept_and_reported(tables):
     result, decisions, groups = run(tables, report_only=True)
     leaks = {i: f"o{i}" for i in range(10) if i != 4} | {15: "o3"}
     twice = decisions[[3, 15]].filter(pl.col("decision") == "drop")  # 3 and 15 are the same, and both leak
@@ -213,7 +213,7 @@ def test_with_report_only_the_table_itself_is_deduplicated_as_without_another(ta
     assert reported["decision"].to_list() == plain["decision"].to_list()
 
 
-def test_protected_rows_stay_although_the_other_table_has_them(tables):
+def test_protected_rows_are_kept_although_the_other_table_has_them(tables):
     result, decisions, _ = run(tables, protect="group = 0")
     assert result.n_leaks == 10 - 4 - 0 - (15 % 3 == 0)
     protected = decisions.filter(pl.col("reason") == "protected")
@@ -270,7 +270,7 @@ def test_signatures_of_which_one_table_alone_has_colours_are_refused_both_ways(t
             curate.dedup(table, against=other, dry_run=True)
 
 
-def test_with_only_against_nothing_goes_for_a_row_of_its_own_table(tables):
+def test_with_only_against_no_row_is_dropped_for_one_of_the_same_table(tables):
     result, decisions, groups = run(tables, only_against=True)
     leaks = {i for i in range(10) if i != 4} | {15}
     assert set(np.flatnonzero(decisions["decision"] == "drop")) == leaks

@@ -43,7 +43,7 @@ def test_strata_divide_the_pairs_by_similarity_and_ties_stay_together(many):
     assert len(ranges["signature"]) == 7
 
 
-def test_pairs_next_to_the_threshold_stand_for_fewer_others(many):
+def test_pairs_next_to_the_threshold_represent_fewer_others(many):
     weight = {pair.stratum: pair.weight for pair in draw_pairs(many, LIMITS, 300) if pair.stratum.finder == "signature"}
     for side in (DROPPED, NEAR):
         outward = [w for name, w in sorted(weight.items(), key=lambda item: item[0].number) if name.side == side]
@@ -87,7 +87,7 @@ def test_fewer_pairs_than_wanted_are_all_drawn_once():
 
 @pytest.mark.parametrize("n", [1, 2, 7, 40, 79, 80, 500])
 @pytest.mark.parametrize("sizes", [[10, 10, 20, 40], [80], [1, 1, 78], [3, 77]])
-def test_an_allocation_draws_as_many_as_asked_and_no_more_than_there_are(sizes, n):
+def test_an_allocation_draws_as_many_as_requested_and_no_more_than_there_are(sizes, n):
     counts = allocate(sizes, n)
     assert sum(counts) == min(n, 80)
     assert all(0 <= count <= size for count, size in zip(counts, sizes, strict=True))
@@ -128,7 +128,7 @@ def test_no_pairs_near_a_threshold_leave_none():
     assert len(pair_of_each_row(joined([]), np.arange(3))) == 0
 
 
-def test_pairs_short_of_a_threshold_stand_for_those_that_were_not_looked_for(many, tmp_path):
+def test_pairs_below_a_threshold_represent_pairs_that_were_not_searched(many, tmp_path):
     part, everything = (draw_pairs(many, LIMITS, 200, looked_for=share) for share in (0.25, 1.0))
     for side, times in ((DROPPED, 1), (NEAR, 4)):
         sums = [sum(pair.weight for pair in drawn if pair.stratum.side == side) for drawn in (part, everything)]

@@ -52,7 +52,7 @@ def rows(path):
     return {row["key"]: row for row in pq.read_table(path).to_pylist()}
 
 
-def test_the_original_is_kept_and_no_group_keeps_a_worse_copy(copies, tmp_path):
+def test_the_original_is_kept_and_no_group_keeps_a_lower_quality_copy(copies, tmp_path):
     result = dedup(copies, tmp_path / "u.parquet")
     kept = rows(result.subset)
     originals = {f"{name}_original.png" for name in NAMES} | {f"sorted/{name}.png" for name in NAMES}
@@ -70,7 +70,7 @@ def test_the_reason_names_what_was_done_to_a_copy(copies, tmp_path):
     assert "two colours" in reasons["coffee_1bit.png"]
 
 
-def test_the_preferred_folder_is_kept_though_it_holds_a_worse_copy(copies, tmp_path):
+def test_the_preferred_folder_is_kept_though_it_holds_a_lower_quality_copy(copies, tmp_path):
     result = dedup(copies, tmp_path / "u.parquet", finder={"bytes": None, "signature": 0.95}, prefer="*_q10.jpg")
     kept = {key for key in rows(result.subset) if not key.endswith(("8colours.png", "1bit.png"))}
     assert kept == {f"{name}_q10.jpg" for name in NAMES}
@@ -153,7 +153,7 @@ def unit_signatures(table):
     return dict(zip(read["key"], unit, strict=True))
 
 
-def test_displays_of_one_template_are_kept_and_their_copies_go(displays, tmp_path):
+def test_displays_of_one_template_are_kept_and_their_copies_dropped(displays, tmp_path):
     decisions = decided(displays, tmp_path)
     kept = {key for key, row in decisions.items() if row["decision"] == "keep"}
     assert len(kept) == len(rows(tmp_path / "u.parquet")) == 20
@@ -179,7 +179,7 @@ def test_near_copies_in_a_table_without_thumbnails_are_kept_until_reviewed(old_d
     assert not any(group["conflict"] or group["lower_quality"] for group in groups)
 
 
-def test_verdicts_settle_what_waits_and_what_nobody_judged_waits_on(old_displays, tmp_path):
+def test_verdicts_settle_what_waits_and_unjudged_rows_still_wait(old_displays, tmp_path):
     waiting = [key for key, row in decided(old_displays, tmp_path).items() if row["rule"] == "review"]
     server = review(old_displays, [tmp_path / "u.parquet"], verdicts=tmp_path / "v.verdicts.jsonl", reviewer="ann")
     under_review = server.site.review
@@ -302,7 +302,7 @@ def test_no_drawing_is_dropped_for_another_of_its_size(tiny_checkpoint, tmp_path
     assert dedup(table, finder={"signature": None}, dry_run=True).kept == 3  # the default, and no threshold was typed
 
 
-def test_diagrams_of_other_widths_are_kept_and_their_reduced_copies_go(tiny_checkpoint, tmp_path):
+def test_diagrams_of_other_widths_are_kept_and_their_reduced_copies_dropped(tiny_checkpoint, tmp_path):
     """Two boxes joined by a line, of which the words decide the width; in small groups too."""
     (tmp_path / "p").mkdir()
     for words in ("Reader", "Writer2"):

@@ -113,7 +113,7 @@ def test_a_turned_copy_is_confirmed_in_its_view(tmp_path, option, turned):
     assert "other.jpg" not in dropped(result)
 
 
-def test_no_row_goes_for_an_image_of_the_same_template_in_another_table(tmp_path):
+def test_no_row_is_dropped_for_an_image_of_the_same_template_in_another_table(tmp_path):
     old = table_of(tmp_path / "old.parquet", {"old.jpg": (plate(NUMBERS[0]), 90)})
     images = {"copy.jpg": (plate(NUMBERS[0]), 70), "other.jpg": (plate(NUMBERS[1]), 90)}
     new = table_of(tmp_path / "new.parquet", images)

@@ -82,7 +82,7 @@ def test_a_crop_a_border_and_the_photograph_are_the_same_both_ways_round(copies)
     assert all(keys[a].split()[0] == keys[b].split()[0] for a, b in links)
 
 
-def test_without_the_view_a_mirrored_crop_is_another_picture(copies):
+def test_without_the_view_a_mirrored_crop_is_another_image(copies):
     keys = list(copies)
     links = links_of(np.stack(list(copies.values())), views(), 0.97)
     assert (keys.index("flower photo"), keys.index("flower mirrored")) not in links
@@ -103,7 +103,7 @@ def test_turned_crops_are_found_in_either_order_and_as_alike():
         assert seen == [in_words(code, NAMES) for code in again]  # measured from there, not turned
 
 
-def test_pictures_of_nothing_are_a_part_of_nothing():
+def test_blank_images_are_a_part_of_nothing():
     generator = np.random.default_rng(0)
     signatures = np.concatenate([np.zeros((2, 255), np.int8), random_signatures(generator, 2)])
     assert not links_of(signatures, views())
@@ -238,7 +238,7 @@ def test_whole_images_of_one_shape_and_other_colours_are_no_parts_of_each_other(
         ((90, 256, 0, 166), "a part of it: 65% of the width, 65% of the height, at the bottom left"),
     ],
 )
-def test_a_part_is_told_in_words(edges, words):
+def test_a_part_is_reported_in_words(edges, words):
     for view, name in enumerate(NAMES):
         held, holds = (look_codes(view, np.array([edges]), holds=way) for way in (False, True))
         assert held.dtype == np.int32
@@ -299,7 +299,7 @@ def test_a_part_of_less_than_seventy_percent_of_a_side_is_not_the_same(side, is_
     assert (measured >= 0.97) == is_part
 
 
-def test_the_rows_settled_are_told_up_to_all_of_them():
+def test_progress_counts_settled_rows_up_to_all_of_them():
     signatures = random_signatures(np.random.default_rng(0), 300)
     progress = []
     search = {"crop": finder(signatures, views())}

@@ -138,7 +138,7 @@ def test_shuffled_rows_are_decided_alike(made, tmp_path):
     assert digests[0] == digests[1]
 
 
-def test_the_best_row_stays_and_a_protected_one_too(tmp_path):
+def test_the_best_row_is_kept_and_a_protected_one_too(tmp_path):
     same = {"sha256": ["a"] * 4, "kappa_a": pa.array([1.0, 3.0, 2.0, None]), "year": [1, 2, 3, 4]}
     path = write_table(tmp_path / "scores.parquet", same)
     for options, kept in (
@@ -277,7 +277,7 @@ def test_verify_sees_that_the_other_table_changed(done):
     assert any("old.parquet has changed" in note for note in lines_of(changed)["notes"])
 
 
-def test_verify_finds_the_other_table_beside_the_receipt(done, tmp_path_factory):
+def test_verify_finds_the_other_table_next_to_the_receipt(done, tmp_path_factory):
     moved = tmp_path_factory.mktemp("moved")
     for path in done.glob("out.*"):
         path.replace(moved / path.name)
@@ -350,7 +350,7 @@ def test_a_file_that_changed_in_its_place_is_found_whatever_path_leads_to_the_re
         {"thresholds": {"hash": True}},
     ],
 )
-def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
+def test_a_false_receipt_is_refused_in_one_line(done, lie):
     receipt = json.loads((done / "out.receipt.json").read_text())
     receipt["policy"][0].update(lie)
     (done / "out.receipt.json").write_bytes(sealed(receipt))
@@ -360,7 +360,7 @@ def test_a_receipt_that_lies_is_refused_in_one_line(done, lie):
 
 
 @pytest.mark.parametrize("name", ["new", "old"])
-def test_a_table_that_is_replaced_meanwhile_is_told_and_nothing_is_written(done, monkeypatch, name):
+def test_a_table_that_is_replaced_meanwhile_is_reported_and_nothing_is_written(done, monkeypatch, name):
     def replaced(*args, **how):
         duplicates = decide_duplicates(*args, **how)
         write_table(done / "short.parquet", {"sha256": ["x"], "phash": pa.array([1], pa.uint64())})

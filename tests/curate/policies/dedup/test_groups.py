@@ -63,7 +63,7 @@ def test_larger_groups_have_lower_numbers(made):
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_smallest_similarity_is_that_of_all_pairs_of_the_group(made):
+def test_the_smallest_similarity_is_over_all_pairs_of_the_group(made):
     table, decisions, groups = made
     signatures = np.frombuffer(b"".join(table["signature"]), np.int8).reshape(len(table), 255)
     cosine = cosines(signatures)
@@ -75,7 +75,7 @@ def test_the_smallest_similarity_is_that_of_all_pairs_of_the_group(made):
         assert group["measure"] == "signature"
 
 
-def test_the_margin_is_that_of_the_most_doubtful_row(made):
+def test_the_margin_belongs_to_the_most_doubtful_row(made):
     _, decisions, groups = made
     for group in groups.iter_rows(named=True):
         dropped = decisions.filter((pl.col("group") == group["group"]) & (pl.col("decision") == "drop"))
@@ -139,7 +139,7 @@ def test_a_large_group_is_measured_with_its_first_row_and_at_many_pairs(tmp_path
 
 
 @pytest.mark.parametrize("finder", ["bytes", "hash", "embedding"])
-def test_the_likeness_inside_a_group_is_told_by_a_finder_in_use(tmp_path, finder):
+def test_the_similarity_inside_a_group_is_measured_by_a_finder_in_use(tmp_path, finder):
     columns = {
         "sha256": ["a", "a", "b"],
         "phash": pa.array([0, 1, 2**40 - 1], pa.uint64()),
@@ -190,7 +190,7 @@ def test_equal_bytes_are_as_alike_as_can_be_where_the_signature_sees_nothing(tmp
         ([False, None, None, None], ["false"]),
     ],
 )
-def test_an_empty_label_is_none_so_it_neither_conflicts_nor_stays(tmp_path, labels, different):
+def test_an_empty_label_is_missing_so_it_neither_conflicts_nor_is_kept(tmp_path, labels, different):
     columns = {"sha256": ["same"] * 4, "label": labels}
     path = write_table(tmp_path / "s.parquet", columns)
     result = curate.dedup(path, tmp_path / "out.parquet", {"bytes": None}, keep="labelled")

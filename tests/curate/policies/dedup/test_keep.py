@@ -141,7 +141,7 @@ def test_the_default_takes_only_what_the_table_has_columns_for(tmp_path):
         assert [each.typed for each in parse_keep(DEFAULT, table, label=label)] == expected
 
 
-def test_junk_comes_last_and_a_row_of_which_nothing_is_known_is_none(tmp_path):
+def test_junk_comes_last_and_a_row_without_p_junk_is_no_junk(tmp_path):
     columns = {"width": [9, 8, 7, 6], "height": [9, 8, 7, 6], "p_junk": [0.9, 0.5, None, 0.51]}
     table = open_table(write_table(tmp_path / "junk.parquet", columns))
     assert order_of(table, "no-junk,largest") == [1, 2, 0, 3]
@@ -191,7 +191,7 @@ def test_an_unknown_criterion_or_column_is_named(table, text, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_criterion_asked_for_needs_its_columns(tmp_path):
+def test_a_requested_criterion_needs_its_columns(tmp_path):
     table = open_table(write_table(tmp_path / "bare.parquet", {"text": pa.array(["a", "b"])}))
     for text, words in (
         ("largest", "width"),
@@ -202,7 +202,7 @@ def test_a_criterion_asked_for_needs_its_columns(tmp_path):
             parse_keep(text, table, label=None)
 
 
-def test_several_scores_leave_certain_out_of_the_default_and_are_named_when_it_is_asked_for(tmp_path):
+def test_several_scores_leave_certain_out_of_the_default_and_are_named_when_it_is_requested(tmp_path):
     columns = {"kappa_a": COLUMNS["kappa_a"], "kappa_b": COLUMNS["kappa_a"]}
     table = open_table(write_table(tmp_path / "two.parquet", columns))
     assert parse_keep(DEFAULT, table, label=None) == []

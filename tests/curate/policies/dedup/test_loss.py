@@ -103,7 +103,7 @@ def test_noise_of_a_sensor_that_only_the_original_has_is_no_loss():
             assert ranks(rows_of(original, *copies)).argmax() == 0
 
 
-def test_the_bits_of_a_pixel_are_those_of_its_colours():
+def test_the_bits_of_a_pixel_count_its_colours():
     picture = photo()
     kinds = (picture, picture.convert("L"), picture.quantize(12), picture.convert("1"))
     assert bits(rows_of(*(coded(kind, "png") for kind in kinds))).tolist() == [24, 8, 4, 1]

@@ -29,7 +29,7 @@ def parts(folder, *makers):
     return folder
 
 
-def test_a_table_says_who_made_it(tmp_path):
+def test_a_table_records_its_model(tmp_path):
     table = open_table(parts(tmp_path / "one", (A, "x"), (A, "x")))
     assert (model_of(table), signature_of(table)) == (A, "x")
     bare = open_table(parts(tmp_path / "bare", (None, None)))
@@ -85,7 +85,7 @@ def test_another_table_of_another_maker_is_refused_naming_both(tmp_path, maker, 
     assert curate.dedup(mine, finder=[unaffected], against=others, dry_run=True).n_leaks == 0
 
 
-def test_metadata_of_an_odd_shape_says_nothing(tmp_path):
+def test_metadata_of_an_odd_shape_is_ignored(tmp_path):
     path = tmp_path / "odd.parquet"
     table = pa.table(columns(0)).replace_schema_metadata({"curate": '{"model": "name", "settings": [1]}'})
     pa.parquet.write_table(table, path)

@@ -16,7 +16,7 @@ from scoring.errors import InputError
 from scoring.metrics.proportions import Stratum, lower_bound, stratified_interval
 
 
-def test_precision_weighs_each_answer_by_what_it_stands_for(many, tmp_path):
+def test_precision_weighs_each_answer_by_what_it_represents(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 200)
     answers = answered(
         drawn, tmp_path / "x.csv", lambda pair: "y" if pair.similarity > 0.93 or pair.similarity < 0.5 else "n"
@@ -30,7 +30,7 @@ def test_precision_weighs_each_answer_by_what_it_stands_for(many, tmp_path):
     assert set(measured.by_finder) == {"signature", "hash"}
 
 
-def test_the_interval_is_that_of_the_strata(many, tmp_path):
+def test_the_interval_follows_the_strata(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 150)
     measured = precision(answered(drawn, tmp_path / "x.csv", lambda pair: "y"))
     n = Counter(pair.stratum for pair in drawn if pair.stratum.side == DROPPED)
@@ -40,7 +40,7 @@ def test_the_interval_is_that_of_the_strata(many, tmp_path):
     assert measured.dropped.strict.high == 1.0
 
 
-def test_unsure_and_blank_answers_are_told_and_both_readings_given(many, tmp_path):
+def test_unsure_and_blank_answers_are_reported_and_both_readings_given(many, tmp_path):
     drawn = draw_pairs(many, LIMITS, 200)
     (first_block, second, *_) = blocks([shown(pair)[0] for pair in drawn])
     n = len(first_block) + len(second)
@@ -83,7 +83,7 @@ def test_only_near_pairs_give_no_precision(tmp_path):
     assert measured.near.strict == pytest.approx((0.0, 0.0, 0.0))
 
 
-def test_all_answers_yes_suggest_the_loosest_threshold_that_was_looked_at(tmp_path):
+def test_all_answers_yes_suggest_the_loosest_sampled_threshold(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.85, 1, 400)), LIMITS, 400)
     (suggestion,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "y"), 0.99)
     assert suggestion.threshold == 0.85
@@ -91,7 +91,7 @@ def test_all_answers_yes_suggest_the_loosest_threshold_that_was_looked_at(tmp_pa
     assert "0.85 reaches precision 0.99" in suggestion_line(suggestion)
 
 
-def test_the_threshold_lies_where_answers_turn_and_its_bound_is_the_one_stated(tmp_path):
+def test_the_threshold_is_where_answers_turn_and_its_bound_is_the_one_stated(tmp_path):
     cosine = np.linspace(0.85, 1, 3000).astype(np.float32)
     drawn = draw_pairs(pairs_of(cosine), LIMITS, 600)
     (suggestion,) = suggest_threshold(
@@ -104,7 +104,7 @@ def test_the_threshold_lies_where_answers_turn_and_its_bound_is_the_one_stated(t
     assert json.loads(json.dumps(suggestion.to_json()))["more"] is None
 
 
-def test_the_bound_of_a_tested_threshold_is_that_of_the_pairs_it_drops(tmp_path):
+def test_the_bound_of_a_tested_threshold_counts_the_pairs_it_drops(tmp_path):
     drawn = draw_pairs(pairs_of(np.linspace(0.905, 1, 1000)), LIMITS, 300)
     (suggestion,) = suggest_threshold(answered(drawn, tmp_path / "x.csv", lambda pair: "y"), 0.9)
     for test in suggestion.tested:
@@ -170,7 +170,7 @@ def simulated(steep, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("steep", "wanted"), [(40, 0.9), (80, 0.95), (5, 0.75)])
-def test_a_suggested_threshold_keeps_its_precision_as_often_as_it_says(tmp_path, steep, wanted):
+def test_a_suggested_threshold_keeps_its_precision_as_often_as_stated(tmp_path, steep, wanted):
     table, same = simulated(steep, 0)
     cosine, truth = table.column("similarity").to_numpy(), np.array(list(same.values()))
     wrong = chosen = missed = 0

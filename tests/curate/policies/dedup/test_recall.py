@@ -90,7 +90,7 @@ def test_copies_out_of_order_are_a_bug_of_the_caller():
         (np.array([[True, False, True]]), 1),
     ],
 )
-def test_the_effective_size_lies_between_images_and_copies(grid, expected):
+def test_the_effective_size_is_between_images_and_copies(grid, expected):
     assert effective_size(grid) == pytest.approx(max(expected, grid.shape[0]))
 
 
@@ -142,7 +142,7 @@ def test_a_source_without_the_key_is_named(full_table, tmp_path, folder):
         Images.of(open_table(full_table), [0, 1], source=str(tmp_path / "some"))
 
 
-def test_a_table_without_paths_asks_for_the_source(full_table, tmp_path):
+def test_a_table_without_paths_needs_the_source(full_table, tmp_path):
     table = pq.read_table(full_table)
     at = table.column_names.index("uri")
     pq.write_table(table.set_column(at, "uri", pa.nulls(len(table), pa.string())), tmp_path / "t.parquet")
@@ -199,7 +199,7 @@ def test_a_lossless_copy_has_the_scores_of_its_original(full_table, tiny_checkpo
     assert names == table.schema.names
 
 
-def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(full_table, tiny_checkpoint):
+def test_the_same_seed_plants_the_same_copies_whatever_is_planted_next_to_them(full_table, tiny_checkpoint):
     table = open_table(full_table)
     runner, settings = scorer_of(table, model=tiny_checkpoint, device="cpu")
     rows = drawn_rows(table, 4, seed=0).tolist()
@@ -214,7 +214,7 @@ def test_the_same_seed_plants_the_same_copies_whatever_is_planted_beside_them(fu
     assert not digests(rows, kinds, 1).items() & everything.items()
 
 
-def test_a_table_of_a_model_that_does_not_ship_asks_for_it(full_table):
+def test_a_table_of_a_model_that_does_not_ship_needs_its_checkpoint(full_table):
     with pytest.raises(InputError, match="checkpoint as --model"):
         scorer_of(open_table(full_table))
 
@@ -224,7 +224,7 @@ def test_another_model_than_the_tables_is_refused(full_table):
         scorer_of(open_table(full_table), model="trio")
 
 
-def test_settings_are_those_of_the_table_and_odd_metadata_does_no_harm(full_table, tiny_checkpoint):
+def test_settings_come_from_the_table_and_odd_metadata_does_no_harm(full_table, tiny_checkpoint):
     table = open_table(full_table)
     table.metadata["settings"] = {**table.metadata["settings"], "max-pixels": 12345, "precision": 7}
     settings = scorer_of(table, model=tiny_checkpoint, device="cpu")[1]

@@ -135,7 +135,7 @@ def test_every_pair_of_some_rows_among_others_is_found_and_no_other(case):
     assert links.similarity.tolist() == pytest.approx(measured[0][links.query, links.row].tolist(), abs=2e-6)
 
 
-def test_the_first_match_of_a_row_is_the_first_of_those_that_ask(case):
+def test_the_first_match_of_a_row_is_the_first_query(case):
     search, _, measured, (linked, _) = case
     generator = np.random.default_rng(0)
     shuffled = generator.permutation(N)
@@ -152,7 +152,7 @@ def test_the_first_match_of_a_row_is_the_first_of_those_that_ask(case):
     assert links.similarity.tolist() == pytest.approx(measured[0][links.query, links.row].tolist(), abs=2e-6)
 
 
-def test_rows_that_ask_for_themselves_get_one_before_them_where_there_is_one(case):
+def test_rows_that_search_themselves_get_an_earlier_match_where_there_is_one(case):
     search, _, _, (linked, _) = case
     order = np.random.default_rng(1).permutation(N)
     place = np.argsort(order)
@@ -201,7 +201,7 @@ def test_asking_about_nothing_finds_nothing(case):
         assert len(links) == 0
 
 
-def test_pictures_of_one_colour_are_not_the_same_by_their_hash():
+def test_images_of_one_colour_are_not_the_same_by_their_hash():
     white, grey = (perceptual_hash(np.full((32, 32, 3), level, np.uint8)) for level in (255, 40))
     assert white == grey
     codes = np.array([white, grey, 5, 5], np.uint64)

@@ -76,7 +76,7 @@ def test_groups_of_random_graphs_match_the_definition_whatever_the_rounds(seed, 
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.15, 0.3])
-def test_what_finds_only_one_way_counts_from_the_row_that_stays(share, rounds):
+def test_a_match_in_one_direction_counts_from_the_kept_row(share, rounds):
     generator = np.random.default_rng(0)
     n = 30
     for _ in range(40):
@@ -116,7 +116,7 @@ def test_a_row_that_is_like_two_that_stay_goes_to_the_first_of_them():
     assert find_stars(np.array([0, 1, 2, 3]), {"a": Matrix(linked)}, np.ones(4, bool)).owner.tolist() == [0, 1, 2, 1]
 
 
-def test_protected_rows_stay_although_they_are_the_same():
+def test_protected_rows_are_kept_although_they_are_the_same():
     everything = np.ones((5, 5), bool)
     protected = np.array([False, True, False, True, False])
     stars = check(np.array([1, 3, 0, 2, 4]), [everything], np.ones(5, bool), protected)
@@ -270,7 +270,7 @@ def test_many_dense_groups_that_stand_one_after_another_match_the_definition():
     assert stars.owner.tolist() == [row // 900 * 900 for row in range(4500)]
 
 
-def test_rows_on_a_line_are_settled_as_the_definition_says_also_in_large_rounds(monkeypatch):
+def test_rows_on_a_line_are_settled_as_in_the_definition_also_in_large_rounds(monkeypatch):
     monkeypatch.setattr(star_groups, "FIRST_ROUND", 4096)
     monkeypatch.setattr(star_groups, "FEW", 16)
     angle = np.arange(4000) * 0.001

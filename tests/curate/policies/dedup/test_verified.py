@@ -83,7 +83,7 @@ def restated(dataset, i, j):
     return cosine(middle[i], middle[j]), looks(dataset, i, j), max(around), min(around)
 
 
-def test_the_chance_of_a_pair_is_the_formula_restated(dataset):
+def test_the_probability_of_a_pair_is_the_formula(dataset):
     finder = Verified(rows_of(dataset), 0.05, MIRRORED)
     parts = PartOf(dataset.signatures, ALIKE, MIRRORED)
     for i, j in ((0, 48), (1, 49), (2, 50), (20, 30), (5, 6)):
@@ -107,7 +107,7 @@ def test_copies_are_found_and_others_are_not(dataset):
     assert set(pairs) == {pair for i in range(12) for pair in ((i, 48 + i), (48 + i, i))}
 
 
-def test_a_mirrored_copy_is_likelier_where_mirrors_are_asked_for_and_says_so(dataset):
+def test_a_mirrored_copy_is_likelier_where_mirrors_are_requested_and_is_marked(dataset):
     dataset.vectors[49] = dataset.vectors[[1, 30]].mean(0)  # else both probabilities are 1
     query, row = np.array([1]), np.array([49])
     plain, both = (Verified(rows_of(dataset), 0.5, looks).measure(query, row) for looks in (views(), MIRRORED))
@@ -199,7 +199,7 @@ def test_few_rows_are_compared_carefully(dataset, n):
         assert (finder.surroundings.side.crowding == CAREFUL).all()
 
 
-def test_what_speaks_for_a_pair_never_lowers_the_chance():
+def test_evidence_for_a_pair_never_lowers_the_probability():
     generator = np.random.default_rng(3)
     numbers = generator.uniform(-0.5, 0.95, (200, 5))
     for weights in (FIRST, FITTED):
@@ -215,7 +215,7 @@ def test_closeness_ends_where_rows_are_equal():
     assert probability_of(np.array([-800.0, 0.0, 800.0])).tolist() == [0, 0.5, 1]
 
 
-def test_decisions_tell_the_chance_and_the_receipt_verifies(dataset, tmp_path):
+def test_decisions_state_the_probability_and_the_receipt_verifies(dataset, tmp_path):
     columns = {"embedding": embedded(dataset.vectors.tolist()), "signature": signed(dataset.signatures)}
     table = write_table(tmp_path / "scores.parquet", columns, signature="dct-16 f^0.75")
     result = curate.dedup(table, tmp_path / "out.parquet", "near-duplicate", mirrored=True)

@@ -224,7 +224,7 @@ def kept_by_default(path):
         ("gone", {"kappa_a": [1, 2], "unc_c": [1, 2]}, "b"),
     ],
 )
-def test_the_default_column_is_that_of_the_models_own_method_or_the_only_one(tmp_path, method, columns, kept):
+def test_the_default_column_belongs_to_the_method_of_the_model_or_is_the_only_one(tmp_path, method, columns, kept):
     _, out = kept_by_default(scored_by(tmp_path / "t.parquet", method, **columns))
     assert pq.read_table(out).column("key").to_pylist() == [kept]
 

@@ -117,7 +117,7 @@ def test_the_reason_of_a_count_does_not_give_it_to_each_class(tmp_path):
     assert not any("rows of label" in reason for reason in reasons)
 
 
-def test_it_is_said_with_and_without_it(tmp_path):
+def test_the_loss_is_reported_with_and_without_it(tmp_path):
     path = table_of(tmp_path, kind=pa.int64())
     shown = curate_run("filter", path, "-o", tmp_path / "a.parquet", "--keep-top", "80%").stderr
     assert "--allow-uneven" in shown
@@ -138,7 +138,7 @@ def test_any_column_is_named_by_label(tmp_path):
         curate.filter(path, out, max=0.3, label="species", overwrite=True)
 
 
-def test_a_condition_that_empties_a_cluster_says_so(tmp_path):
+def test_a_condition_that_empties_a_cluster_is_reported(tmp_path):
     path = table_of(tmp_path, "cluster", pa.int32())
     assert "cluster 1 loses 100%" in curate_run("filter", path, "--max", "0.2", "-o", tmp_path / "o.parquet").stderr
 

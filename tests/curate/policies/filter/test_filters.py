@@ -68,7 +68,7 @@ def test_keep_top_is_a_sort_with_ties_by_hash(seed, column):
     assert kept == slow_keep_top(values, keys, k, low_is_best=column == "unc_a")
 
 
-def test_the_same_rows_stay_in_whatever_order_they_come():
+def test_the_same_rows_are_kept_in_whatever_order_they_come():
     generator = np.random.default_rng(0)
     values = generator.integers(0, 3, 50)
     keys = np.array([f"k{i}" for i in range(50)])
@@ -230,7 +230,7 @@ def test_a_row_dropped_before_is_not_undecided_later():
     assert outcome([Where("x"), KeepTop(5, "kappa_a")], scores) == ["drop", "keep", "undecided"]
 
 
-def test_failed_rows_stay_failed_and_do_not_count_in_a_share():
+def test_failed_rows_remain_failed_and_do_not_count_in_a_share():
     scores = scores_of([9, 1, 2, 3, 4], ok=[False, True, True, True, True])
     assert outcome([KeepTop("50%", "kappa_a")], scores) == ["failed", "drop", "drop", "keep", "keep"]
 

@@ -201,7 +201,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_every_command_knows_it(folder):
+def test_every_command_accepts_it(folder):
     said_by_line = {
         "filter s.parquet --every-nth 3 -o k.parquet": "one of 3 rows is taken",
         "filter --help": "--every-nth N",

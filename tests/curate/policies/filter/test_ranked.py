@@ -36,7 +36,7 @@ def made(kind, generator, n):
 @pytest.mark.parametrize(
     "kind", ["few", "extremes", "bool", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 )
-def test_the_best_are_those_of_a_sort(kind, low_is_best):
+def test_the_best_equal_a_sort(kind, low_is_best):
     generator = np.random.default_rng(len(kind))
     for n in (1, 6, 7, 40):
         values = made(kind, generator, n)
@@ -71,7 +71,7 @@ def test_groups_are_as_if_each_was_ranked_alone(monkeypatch, kind, at_once, leas
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 9, 16, 17, 200])
-def test_ends_of_blocks_are_those_of_a_stable_sort(n):
+def test_ends_of_blocks_match_a_stable_sort(n):
     generator = np.random.default_rng(n)
     values, inside = generator.choice([0, 1, 2, 3, 4, 5, np.inf, np.nan], n), generator.random(n) < 0.8
     ends = np.zeros(0, np.int64), np.zeros(0)

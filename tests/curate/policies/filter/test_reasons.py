@@ -66,7 +66,7 @@ def slow_reason(rules, table_rows, verdict, row):
     ids=["amount", "groups", "several"],
 )
 @pytest.mark.parametrize(("start", "stop"), [(0, N), (100, 250)])
-def test_every_reason_is_that_of_its_row(rows, rules, start, stop):
+def test_every_reason_belongs_to_its_row(rows, rules, start, stop):
     verdict = decide(rules, rows)
     words = DecisionWords(rules, rows, verdict)
     ok = rows.ok[start:stop].tolist()

@@ -109,7 +109,7 @@ def test_a_bad_image_is_found_but_a_style_of_the_dataset_is_not(tmp_path, kind, 
     assert (forced["n"], "off" in forced) == (n, False)
 
 
-def test_of_many_faint_images_those_of_one_colour_are_dropped_alone(tmp_path, monkeypatch):
+def test_of_many_faint_images_only_single_colours_are_dropped(tmp_path, monkeypatch):
     """Masks of classes 1 to 5 of 255, next to their photographs."""
     path = dataset(tmp_path, blank=slice(100))
     table = pq.read_table(path)
@@ -160,7 +160,7 @@ def test_rows_are_dropped_only_by_name(tmp_path, kind):
         ("placeholder", "p_junk", 0.2),  # a good image with many copies
     ],
 )
-def test_a_kind_with_a_witness_is_none_without_it(tmp_path, kind, measure, innocent, monkeypatch):
+def test_a_kind_that_needs_a_second_measure_flags_nothing_without_it(tmp_path, kind, measure, innocent, monkeypatch):
     seen = {**BAD[kind], measure: innocent}
     monkeypatch.setitem(BAD, kind, seen)
     assert curate.issues(dataset(tmp_path, **{kind: slice(9)})).kinds[kind]["n"] == 0
@@ -182,7 +182,7 @@ def test_noise_of_a_small_image_has_few_colours_that_do_not_repeat(tmp_path, mon
     assert curate.issues(dataset(tmp_path, noisy=slice(9))).kinds["noisy"]["n"] == 9  # 0.9 of 16 x 12 pixels
 
 
-def test_unusable_images_are_told_from_others_by_p_junk_and_not_looked_for_without(tmp_path):
+def test_unusable_images_are_separated_by_p_junk_and_not_searched_without_it(tmp_path):
     path = dataset(tmp_path, without=["p_junk", "copies", "unlike_group"], blank=slice(2), enlarged=slice(5, 9))
     result = curate.issues(path, drop="unusable")
     assert set(result.not_looked) == {"junk", "pure-noise", "enlarged", "placeholder", GROUPS}
@@ -303,12 +303,12 @@ def test_set_says_where_a_kind_begins(tmp_path):
         ({"only": ["dark"], "set": {"blurry": 1}}, "blurry is excluded"),
     ],
 )
-def test_what_cannot_be_asked_is_said_in_one_line(tmp_path, asked, words):
+def test_an_impossible_request_is_refused_in_one_line(tmp_path, asked, words):
     with pytest.raises(InputError, match=words):
         curate.issues(dataset(tmp_path), **asked)
 
 
-def test_a_table_without_measures_is_told_to_be_scored_again(tmp_path):
+def test_a_table_without_measures_must_be_scored_again(tmp_path):
     path = dataset(tmp_path)
     bare = pq.read_table(path).select(["key", "status", "width", "height"])
     pq.write_table(bare, tmp_path / "old.parquet")
@@ -326,7 +326,7 @@ def test_no_row_and_one_row(tmp_path, n):
     assert curate.verify(result.receipt).identical
 
 
-def test_failed_rows_stay_failed_and_rows_without_a_measure_are_undecided(tmp_path):
+def test_failed_rows_remain_failed_and_rows_without_a_measure_are_undecided(tmp_path):
     table = pq.read_table(dataset(tmp_path, 30))
     empty = pa.array([None] * 10, pa.float32())
     for name in QUALITY_COLUMNS:
@@ -343,7 +343,7 @@ def test_failed_rows_stay_failed_and_rows_without_a_measure_are_undecided(tmp_pa
     assert (result.n_issues, result.failed) == (0, 5)
 
 
-def test_the_first_line_says_of_how_many_rows_that_could_be_looked_at(tmp_path):
+def test_the_first_line_counts_the_examined_rows(tmp_path):
     path = dataset(tmp_path, dark=[3, 4])
 
     def first(**columns):

@@ -19,7 +19,7 @@ from curate.rounds.next import round_next
 from scoring.errors import InputError
 
 
-def test_several_annotators_agree_on_more_than_one_of_them_knows(table, tmp_path):
+def test_several_annotators_together_are_more_accurate_than_each_alone(table, tmp_path):
     generator = np.random.default_rng(5)
     clean = np.array(pq.read_table(table)["clean"].to_pylist())
     votes = {}

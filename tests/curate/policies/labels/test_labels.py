@@ -141,7 +141,7 @@ def test_a_rare_class_that_would_be_lost_is_named(table, tmp_path):
     assert f"suspected: {result.suspected} labels" in str(result)
 
 
-def test_many_classes_and_equal_pictures_with_other_labels(tmp_path):
+def test_many_classes_and_equal_images_with_other_labels(tmp_path):
     generator = np.random.default_rng(0)
     middles = generator.normal(size=(700, 16)).astype(np.float32)
     true = np.repeat(np.arange(700), 3)
@@ -225,7 +225,7 @@ def test_a_review_is_shown_by_pairs_of_labels_and_relabelled_by_one_key(table, t
         (lambda text: "", "no column"),
     ],
 )
-def test_a_review_that_was_spoilt_says_so(table, tmp_path, change, words):
+def test_a_spoilt_review_is_reported(table, tmp_path, change, words):
     labels(table, tmp_path / "out.parquet", "label", review=20)
     path = tmp_path / "out.review.csv"
     path.write_text(change(path.read_text()))

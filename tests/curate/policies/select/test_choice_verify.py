@@ -97,7 +97,7 @@ def test_gains_that_were_changed_are_named(made):
     assert f"{key}: column 'gain' differs from the batch" in lines_of(verification)["different"]
 
 
-def test_a_column_taken_out_of_the_batch_is_told(made):
+def test_a_column_taken_out_of_the_batch_is_reported(made):
     _, _, _, result = made
     rewrite(result.subset, lambda table: table.drop_columns(["predicted"]))
     verification = verify(result.receipt)

@@ -140,7 +140,7 @@ def test_labelled_rows_without_classes_count_for_diversity_alone(scores, tmp_pat
     assert any("only count for diversity" in note for note in result.notes)
 
 
-def test_per_and_balance_are_exact_and_null_is_a_group_of_its_own(scores, tmp_path):
+def test_per_and_balance_are_exact_and_null_is_a_separate_group(scores, tmp_path):
     per = curate.select(scores, tmp_path / "a.parquet", budget=3, per="photographer")
     who = batch_of(per)["photographer"].to_pylist()
     assert {name: who.count(name) for name in set(who)} == {"ann": 3, "bob": 3, None: 3}
@@ -287,7 +287,7 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
         ({"labelled_where": "nothing = 1"}, "--labelled-where .*nothing"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line_and_writes_nothing(scores, tmp_path, given, said):
+def test_an_impossible_request_is_one_line_and_writes_nothing(scores, tmp_path, given, said):
     before = sorted(tmp_path.iterdir())
     with pytest.raises(InputError, match=said) as error:
         curate.select(scores, tmp_path / "b.parquet", **given)
@@ -315,7 +315,7 @@ def test_stratified_by_given_classes_takes_its_share_of_each(tmp_path, shares):
         curate.select(source, None, "stratified", 3, set={"by": "given"}, dry_run=True)
 
 
-def test_rows_without_a_given_class_are_told_and_count_as_a_class(tmp_path):
+def test_rows_without_a_given_class_are_reported_and_count_as_a_class(tmp_path):
     source = table(tmp_path / "s.parquet", 60, label=[("a", None, "b")[i % 3] for i in range(60)])
     result = curate.select(source, tmp_path / "b.parquet", "stratified", 30, set={"by": "given"})
     assert [batch_of(result)["label"].to_pylist().count(name) for name in ("a", "b", None)] == [10, 10, 10]
@@ -336,7 +336,7 @@ def test_labelled_keys_that_are_not_in_the_table_are_counted_and_named(scores, t
         curate.select(scores, tmp_path / "b.parquet", budget=3, labelled=labels)
 
 
-def test_no_embedding_column_is_told_with_what_to_do(tmp_path):
+def test_a_missing_embedding_column_is_reported_with_what_to_do(tmp_path):
     source = table(tmp_path / "s.parquet", 9, embedding=None)
     with pytest.raises(InputError, match=r"no 'embedding' .*--score COLUMN"):
         curate.select(source, tmp_path / "b.parquet", budget=3)

@@ -69,7 +69,7 @@ def test_equal_files_count_though_they_have_no_signature_and_flat_ones_are_not_a
     assert (copies.n, copies.key, copies.earlier) == (1, "k4", "k3")
 
 
-def test_nothing_is_said_where_the_table_tells_nothing(table, tmp_path, monkeypatch):
+def test_nothing_is_printed_where_the_table_has_no_information(table, tmp_path, monkeypatch):
     pq.write_table(table.read(["key", "embedding"]), tmp_path / "bare.parquet")
     assert find_picked_copies(open_table(tmp_path / "bare.parquet"), rows(0, 1), rows()) is None
     monkeypatch.setattr("curate.policies.select.policy.MOST", 2)
@@ -77,7 +77,7 @@ def test_nothing_is_said_where_the_table_tells_nothing(table, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("strategy", ["auto", "k-center", "random"])
-def test_every_strategy_says_it(table, tmp_path, strategy):
+def test_every_strategy_reports_copies(table, tmp_path, strategy):
     result = select(table.path, tmp_path / "b.parquet", strategy, 10)
     assert result.copies.n == 3
     receipt = json.loads((tmp_path / "b.receipt.json").read_text())
@@ -87,7 +87,7 @@ def test_every_strategy_says_it(table, tmp_path, strategy):
     assert "curate dedup" in said.output
 
 
-def test_a_choice_without_copies_says_nothing(table, tmp_path):
+def test_a_choice_without_copies_prints_nothing(table, tmp_path):
     (tmp_path / "x.csv").write_text("key\nk1\nk2\nk4\n")
     said = CliRunner().invoke(
         app, ["select", str(table.path), "-b", "7", "--exclude", str(tmp_path / "x.csv"), "--dry-run", "--json"]
@@ -95,7 +95,7 @@ def test_a_choice_without_copies_says_nothing(table, tmp_path):
     assert json.loads(said.stdout)["copies"]["n"] == 0
 
 
-def test_a_score_that_is_the_same_for_all_rows_is_said(table, tmp_path):
+def test_a_score_that_is_the_same_for_all_rows_is_reported(table, tmp_path):
     values = table.read()
     for name, column, said in (("flat", [0.0] * 10, True), ("steps", [*range(9), 8.0], False)):
         path = tmp_path / f"{name}.parquet"

@@ -40,7 +40,7 @@ def test_the_start_of_a_balanced_batch_is_balanced():
         assert np.bincount(group[:budget], minlength=3).tolist() == poured([2, 9, 5], budget)
 
 
-def test_groups_take_turns_in_an_order_of_their_own_whatever_comes_first():
+def test_groups_take_turns_in_a_fixed_order_whatever_comes_first():
     names = ["cat", "dog", "eel", "fox"]
     order = [names[g] for g in group_order(names)]
     turned = names[::-1]

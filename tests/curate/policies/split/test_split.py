@@ -29,7 +29,7 @@ def sides_in(path):
     return dict(zip(read["key"].to_pylist(), read["split"].to_pylist(), strict=True))
 
 
-def test_rows_keep_their_side_when_others_come_and_go_and_another_seed_draws_anew(tmp_path):
+def test_rows_keep_their_side_when_others_come_and_go_and_another_seed_draws_again(tmp_path):
     half, full = table(tmp_path / "half.parquet", 3000), table(tmp_path / "whole.parquet", 6000)
     curate.split(half, tmp_path / "a.parquet", **USUAL)
     result = curate.split(full, tmp_path / "b.parquet", **USUAL)
@@ -64,7 +64,7 @@ def test_without_a_column_exact_shares_are_rounded_and_few_rows_move_as_the_tabl
     assert sum(after[key] != side for key, side in before.items()) < 40
 
 
-def test_groups_and_copies_stay_together_also_where_they_chain(tmp_path):
+def test_groups_and_copies_are_on_one_side_also_where_they_chain(tmp_path):
     generator = np.random.default_rng(1)
     patient = [None if i % 9 == 0 else f"p{value}" for i, value in enumerate(generator.integers(0, 300, 2000))]
     copy = [f"s{value}" for value in generator.integers(0, 6000, 2000)]
@@ -93,7 +93,7 @@ def test_what_would_leak_is_what_a_split_that_looks_for_no_copies_leaks(tmp_path
     assert seeking.would_leak == leaks > 300
 
 
-def test_a_group_larger_than_a_side_is_told_with_numbers_and_lies_on_the_largest(tmp_path):
+def test_a_group_larger_than_a_side_is_reported_with_numbers_and_is_on_the_largest(tmp_path):
     patient = ["big"] * 700 + [f"p{i}" for i in range(300)]
     path = table(tmp_path / "t.parquet", 1000, patient=patient)
     for seed in range(4):
@@ -138,7 +138,7 @@ def test_what_cannot_be_split_is_one_line_and_nothing_is_written(tmp_path, given
     assert [each.name for each in tmp_path.iterdir()] == ["t.parquet"]
 
 
-def test_a_table_without_rows_or_without_what_tells_copies_is_told(tmp_path):
+def test_a_table_without_rows_or_without_columns_for_copies_is_reported(tmp_path):
     with pytest.raises(InputError, match="rows to split"):
         curate.split(table(tmp_path / "t.parquet", 0, sha256=pa.array([], pa.string())), dry_run=True, **USUAL)
     pq.write_table(pa.table({"key": [f"k{i}" for i in range(50)]}), tmp_path / "plain.parquet")
@@ -152,12 +152,12 @@ def test_thirds_are_a_whole_and_halves_of_a_percent_are_shares():
     assert shares_of({"a": "99.5%", "b": "0.005"})["b"] == Fraction(5, 1000)
 
 
-def test_the_side_of_a_hash_is_where_it_lies_among_the_shares():
+def test_the_side_of_a_hash_follows_the_cumulative_shares():
     hashes = np.array([0, 2**62, 2**63 - 2**40, 2**63, 2**64 - 1], np.uint64)
     assert by_hash(hashes, [0.25, 0.25, 0.5])[0].tolist() == [0, 1, 1, 2, 2]
 
 
-def test_groups_stand_in_a_row_as_long_as_they_have_rows():
+def test_groups_alternate_as_long_as_they_have_rows():
     """Restated row by row: a group goes where its middle row lies, in the order of its hash."""
     generator = np.random.default_rng(5)
     sizes = generator.integers(1, 6, 60)
@@ -176,7 +176,7 @@ def test_the_commonest_code_of_a_group_is_found_and_equals_go_to_the_lowest():
     assert commonest(groups, codes).tolist() == [2, 1, 0]
 
 
-def test_hashes_drawn_anew_differ_and_are_spread_evenly():
+def test_hashes_drawn_again_differ_and_are_spread_evenly():
     drawn = redrawn(np.arange(100_000, dtype=np.uint64), 7, "a")
     assert len(np.unique(drawn)) == 100_000
     assert np.bincount((drawn >> np.uint64(60)).astype(int)).std() < 3 * (100_000 / 16) ** 0.5

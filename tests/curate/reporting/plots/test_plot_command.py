@@ -84,9 +84,7 @@ def test_every_kind_is_tried_here():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_written_with_the_same_bytes_twice_and_its_numbers_printed_with_a_picture_or_without(
-    folder, kind
-):
+def test_every_kind_is_written_with_the_same_bytes_twice_and_its_numbers_printed_with_an_image_or_without(folder, kind):
     run(f"plot {ASKED[kind]} -o a.svg --quiet")
     both = json.loads(run(f"plot {ASKED[kind]} --json -o b.svg --quiet").stdout)
     assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()
@@ -111,7 +109,7 @@ def test_the_help_names_every_kind():
         assert kind.shows in text
 
 
-def test_the_width_and_a_title_are_as_asked(folder):
+def test_the_width_and_a_title_are_as_requested(folder):
     run("plot s.parquet histogram --width 183 --title 'A $title$' -o wide.png --quiet")
     run("plot s.parquet histogram --title 'A $title$' -o titled.svg --quiet")
     with Image.open("wide.png") as picture:
@@ -133,7 +131,7 @@ def test_hostile_labels_are_shown_as_they_are_and_in_silence(folder, ending, cap
         assert max(map(len, said)) < 100
 
 
-def test_of_many_classes_the_largest_are_shown_and_that_is_said(folder):
+def test_of_many_classes_the_largest_are_shown_with_a_note(folder):
     result = run("plot s.parquet histogram --column kappa_a --per many -o x.svg")
     assert "48 rows" in result.stderr
     assert "the 12 largest" not in run("plot s.parquet histogram --column kappa_a --per many -o y.svg --quiet").stderr
@@ -144,7 +142,7 @@ def test_rows_without_a_finite_value_are_left_out_and_counted(folder):
     assert "2 of 60 rows" in result.stderr
 
 
-def test_a_constant_column_and_a_single_row_are_pictures_too(folder):
+def test_a_constant_column_and_a_single_row_are_images_too(folder):
     pq.write_table(pq.read_table("s.parquet").slice(0, 1), "one.parquet")
     for table in ("s", "one"):
         run(f"plot {table}.parquet histogram --column same -o x.svg --overwrite --quiet")
@@ -181,7 +179,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(folder, line, said):
     assert not list(folder.glob("x.*"))
 
 
-def test_a_picture_that_is_there_stays_unless_told(folder):
+def test_an_existing_image_is_kept_unless_requested(folder):
     Path("x.svg").write_text("mine")
     assert "x.svg exists already" in run("plot s.parquet histogram -o x.svg", code=1).stderr
     assert Path("x.svg").read_text() == "mine"

@@ -92,7 +92,7 @@ def test_groups_of_a_histogram_share_its_bins_and_add_up(place, rows):
         assert spread.median == rows.filter(pl.col("label") == spread.name)["unc_losspred"].median()
 
 
-def test_abstained_accuracy_and_its_bands_are_those_of_evaluate(place):
+def test_abstained_accuracy_and_its_bands_equal_evaluate(place):
     accuracies = numbers(place, "abstained-accuracy", label="label", repeats=60)
     curves = curate.evaluate(place / "s.parquet", label="label", repeats=60).curves["linear"]
     assert set(accuracies.accuracy) == set(curves)
@@ -104,7 +104,7 @@ def test_abstained_accuracy_and_its_bands_are_those_of_evaluate(place):
 
 
 @pytest.mark.parametrize("prediction", ["linear", "neighbour", "kNN"])
-def test_the_area_under_risk_and_coverage_is_that_of_evaluate(place, prediction):
+def test_the_area_under_risk_and_coverage_equals_evaluate(place, prediction):
     risks = numbers(place, "risk-coverage", label="label", repeats=5, prediction=prediction)
     measures = {each.name: each for each in curate.evaluate(place / "s.parquet", label="label", repeats=5).measures}
     if prediction != "kNN":  # evaluate leaves these out
@@ -117,7 +117,7 @@ def test_the_area_under_risk_and_coverage_is_that_of_evaluate(place, prediction)
     assert all(best <= value + 1e-12 for best, value in zip(risks.perfect, entropy, strict=True))
 
 
-def test_risk_by_a_column_of_ones_own_is_the_share_of_errors_among_the_surest(place, rows):
+def test_risk_by_a_user_column_is_the_share_of_errors_among_the_most_certain(place, rows):
     risks = numbers(place, "risk-coverage", right="right", column="unc_losspred", repeats=5)
     order = rows.sort("unc_losspred")["right"].to_numpy()  # no ties
     for share, risk in zip(risks.coverage, risks.risk["unc_losspred"].value, strict=True):
@@ -127,7 +127,7 @@ def test_risk_by_a_column_of_ones_own_is_the_share_of_errors_among_the_surest(pl
         assert risk == pytest.approx(errors / exact)
 
 
-def test_a_roc_is_that_of_scikit_learn(place, rows):
+def test_a_roc_equals_scikit_learn(place, rows):
     drawn = numbers(place, "roc", right="right", column="kappa_visimsiam", repeats=5)
     right, kappa = rows["right"].to_numpy(), rows["kappa_visimsiam"].to_numpy()  # with ties
     false, true, _ = roc_curve(right, kappa, drop_intermediate=False)
@@ -152,7 +152,7 @@ def test_reliability_of_a_confidence_is_its_mean_and_the_share_right_in_tenths(p
     assert drawn.ece["confidence"].value == pytest.approx(np.abs(np.subtract(mean, right)).mean())
 
 
-def test_the_calibration_error_of_promises_that_are_right_lies_in_its_interval(place, tmp_path):
+def test_the_calibration_error_of_promises_that_are_right_is_in_its_interval(place, tmp_path):
     generator, inside = np.random.default_rng(3), []
     for number in range(8):
         promised = generator.random(N)

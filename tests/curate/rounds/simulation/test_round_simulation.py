@@ -40,7 +40,7 @@ def test_a_replay_has_random_next_to_the_strategies_and_compares_seed_by_seed(tm
     assert simulation.curves["margin"].accuracy[:, 0].tolist() == simulation.curves["random"].accuracy[:, 0].tolist()
 
 
-def test_annotators_who_err_teach_less_and_are_measured_against_the_truth(tmp_path):
+def test_annotators_who_err_give_less_accuracy_measured_against_the_truth(tmp_path):
     truth = table(tmp_path / "t.parquet", 150, noise=0.4)
     generator = np.random.default_rng(0)
     wrong = [CLASSES[(CLASSES.index(label) + (generator.random() < 0.45)) % 3] for label in truth.values()]

@@ -73,7 +73,7 @@ def test_the_seed_drives_everything_and_strategies_begin_alike():
     assert np.array_equal(first.picks[:, :6], other.picks[:, :6])
 
 
-def test_annotators_that_err_teach_and_the_truth_tests():
+def test_annotators_that_err_train_and_the_truth_tests():
     wrong = replay(data(annotated=(data().labels + 1) % 3), Random(), budgets=[40], seeds=[0])
     right = replay(data(), Random(), budgets=[40], seeds=[0])
     assert right.accuracy[0, 0] > 0.6

@@ -101,7 +101,7 @@ def test_of_many_classes_the_likeliest_are_kept_in_order_and_the_label_too():
 
 
 @pytest.mark.parametrize("wrong", [0.05, 0.1, 0.3])
-def test_the_share_of_wrong_labels_lies_in_its_interval_for_planted_noise(wrong):
+def test_the_share_of_wrong_labels_is_in_its_interval_for_planted_noise(wrong):
     inside = 0
     for seed in range(20):
         chances, labels, true = drawn(n=600, wrong=wrong, seed=seed)
@@ -117,7 +117,7 @@ def test_the_share_of_wrong_labels_lies_in_its_interval_for_planted_noise(wrong)
     assert inside >= 18
 
 
-def test_anchors_are_the_surest_of_each_class_that_rows_are_called():
+def test_anchors_are_the_most_certain_rows_of_each_class():
     chances, labels, _ = drawn()
     sure = anchors(kept(chances, labels), 0.25)
     for label in range(4):

@@ -85,7 +85,7 @@ def test_a_kind_that_no_corruption_resembles_is_found_by_what_it_shares_with_the
     assert auroc(trained.log_odds, np.arange(420) >= 400) > 0.8
 
 
-def test_a_dataset_that_looks_like_its_corrupted_copies_is_none_that_the_score_applies_to():
+def test_the_score_does_not_apply_to_a_dataset_that_looks_like_its_corrupted_copies():
     copies = images(300, seed=3)
     trained = train(images(400), copies, np.arange(300) % 100, ["dark"] * 300)
     assert not trained.held_out.applies
@@ -196,7 +196,7 @@ def test_the_threshold_leaves_most_copies_above_and_no_unexplained_crowd():
     assert flagged_most(junk, copies, 0.0) == 0.0
 
 
-def test_held_out_measures_are_those_of_the_definition():
+def test_held_out_measures_match_the_definition():
     images_, copies = np.array([-3.0, -1.0, 0.5, -2.0]), np.array([1.0, 2.0, -0.5, 3.0])
     measured = held_out(images_, copies, ["a", "b", "a", "b"])
     assert measured.detected.value == 0.75

@@ -54,7 +54,7 @@ def test_severities_are_those_that_are_stated():
         assert np.abs(np.diff(small, axis=1)).mean() < np.abs(np.diff(image.astype(float), axis=1)).mean()
 
 
-def test_scrambled_pixels_are_those_of_the_image():
+def test_scrambled_pixels_match_the_image():
     image = scene()
     for digest in DIGESTS[:8]:
         copy = corrupt(image, "scrambled", digest)
