@@ -1,11 +1,10 @@
 """Options that shape the network of a timm model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from scoring.errors import InputError
-from scoring.settings import parse_settings
 
 # keywords of timm's that only shape a network, and the values that they take: words, whether, or from one number to
 # another; its other keywords read files or the network
@@ -56,17 +55,18 @@ def require_options(options: Mapping[str, Any]) -> None:
             raise ValueError(f"backbone option {name} takes {values}, got {value!r}")
 
 
-def parse_backbone_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the values of ``--backbone-set NAME=VALUE`` by name, with the type of each option.
+def parse_backbone_options(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values of ``--backbone-set`` by name, as typed or in Python, with the type of each option.
 
     Raises:
         InputError: for an unknown option, or a value that it does not take.
 
-    >>> parse_backbone_options(["depth=4", "drop_path_rate=0.1", "class_token=false"])
+    >>> parse_backbone_options({"depth": "4", "drop_path_rate": 0.1, "class_token": "false"})
     {'depth': 4, 'drop_path_rate': 0.1, 'class_token': False}
     """
     options: dict[str, Any] = {}
-    for name, text in parse_settings(texts, flag="--backbone-set", example="drop_path_rate=0.1").items():
+    for name, value in settings.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
             options[name] = json.loads(text)  # a number, true or false
         except (ValueError, RecursionError):

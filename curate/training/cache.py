@@ -45,7 +45,6 @@ def run_cache(options: CacheOptions) -> CacheResult:
     Raises:
         InputError: for an unusable option, image or output.
     """
-    typed: dict[str, Any] = {**vars(options), "model": str(options.model)}
     sources = [str(source) for source in several(options.data)]
     import torch
 
@@ -68,13 +67,13 @@ def run_cache(options: CacheOptions) -> CacheResult:
     where = select_device(options.device)
     drawn = with_settings(ViewSettings, options.set, name=str(out), what="cache")
     views = augmentation(METHODS["losspred"].defaults["augmentation"], vars(drawn))
-    start = find_start(typed["model"])
+    start = find_start(str(options.model))
     network = _network_of(start)
     exact = select_precision(options.precision, where, network.spec.cpu_precision)
     recipe = CacheRecipe(views, options.seed, options.dtype, options.batch_size, exact, where.type)
-    manifest = open_source(sources, typed)
+    manifest = open_source(sources, options)
     line(manifest.description)
-    white_value = white_of(manifest, typed, line)
+    white_value = white_of(manifest, options.white, line)
     watched = WatchedReaders(manifest, folder_of(sources))
     images, columns = _images(watched, options.label, options.loss_column, white_value)
     if columns["label"] is None:
@@ -83,7 +82,7 @@ def run_cache(options: CacheOptions) -> CacheResult:
         line(
             f"{n_missing:,} of {len(images.keys):,} images have no label; methods that need them cannot use this cache"
         )
-    about = _about(start, recipe, manifest, columns, typed) | ({} if white_value == WHITE else {"white": white_value})
+    about = _about(start, recipe, manifest, columns, options) | ({} if white_value == WHITE else {"white": white_value})
     if where.type == "cpu":
         line("running on the CPU: this is slow")
     if where.type == "cuda" and exact == "fp32":
@@ -127,7 +126,7 @@ def _about(
     recipe: "CacheRecipe",
     manifest: "Manifest",
     columns: dict[str, str | None],
-    typed: dict[str, Any],
+    options: CacheOptions,
 ) -> dict[str, Any]:
     from importlib.metadata import version
 
@@ -139,11 +138,11 @@ def _about(
         "kind": "cache",
         "format": FORMAT,
         "model": {"trunk": start.backbone_digest, "backbone": start.backbone},
-        "made_from": {"name": typed["model"], "digest": start.about.get("digest")},
+        "made_from": {"name": str(options.model), "digest": start.about.get("digest")},
         "preprocessing": network.spec.preprocessing.to_json(),
         "width": network.width,
         "recipe": recipe.to_json(),
-        "epochs": typed["epochs"],
+        "epochs": options.epochs,
         "data": manifest.description,
         "input": manifest.digest,
         "columns": columns,

@@ -6,7 +6,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from scoring.scorers import main_column
 from trainers.half import autocast
 
 if TYPE_CHECKING:
+    from curate.training.recipe import TrainRequest
     from trainers.monitor import Epoch
 
 RUN = "run.json"
@@ -187,13 +188,13 @@ def _recorded(path: Path) -> dict[str, Any]:
 
 
 def load_probe(
-    table: Sequence[str], typed: Mapping[str, Any], model: ScoringModel, *, precision: str, line: Callable[[str], None]
+    table: Sequence[str], request: "TrainRequest", model: ScoringModel, *, precision: str, line: Callable[[str], None]
 ) -> Probe:
     """Return labelled images for measuring, decoded as model input.
 
     Args:
         table: the source, as ``data`` of ``curate train``.
-        typed: options; those for reading a source, ``label`` and ``every`` are used.
+        request: how to read the source, the column of classes, and how often to measure.
         model: the trained model.
         precision: of its backbone.
         line: called with a text on excluded images.
@@ -204,8 +205,8 @@ def load_probe(
     from curate.training.dataset import label_column, open_source, report_failures, white_of
     from trainers.data import load_training_set
 
-    manifest = open_source(table, {**typed, "limit": None})
-    labels = label_column(manifest, typed["label"], "--measure-on").to_pylist()
+    manifest = open_source(table, replace(request, limit=None))
+    labels = label_column(manifest, request.label, "--measure-on").to_pylist()
     if manifest.n_rows < FEWEST:
         raise _too_few(manifest.n_rows)
     try:
@@ -214,14 +215,14 @@ def load_probe(
             labels,
             n=manifest.n_rows,
             preprocessing=model.spec.preprocessing,
-            white=white_of(manifest, typed, line),
+            white=white_of(manifest, request.white, line),
         )
     except InputError as error:
         raise InputError(f"--measure-on: {error}") from None
     report_failures(images.failures, line)
     if images.n < FEWEST or images.labels is None:
         raise _too_few(images.n)
-    return Probe(images.pixels, images.labels, precision, typed["every"])
+    return Probe(images.pixels, images.labels, precision, request.every)
 
 
 def _too_few(n: int) -> InputError:

@@ -1,15 +1,15 @@
 """From a source of images to the data of a training run or a cache."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from curate.columns import FOLDER, KEY
 from curate.counted import counted
+from curate.options.values import part_of
 from scoring.errors import InputError
 from scoring.lookup import name_list, require_known
-from scoring.settings import parse_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from curate.manifest.contract import Manifest
+    from curate.training.recipe import TrainRequest
     from scoring.images import Preprocessing
     from scoring.marks import Marks
     from trainers.cache import CachedFeatures
@@ -25,34 +26,26 @@ if TYPE_CHECKING:
     from trainers.stream import ImageStream
     from trainers.views import Data
 
-READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
 MOST_INTEGER = 2.0**53  # largest integer up to which float64 is exact
 
 
 Losses = Sequence[float | None] | None  # of each image
 
 
-def open_source(data: Sequence[str], typed: Mapping[str, Any]) -> "Manifest":
-    """Return the manifest of one source, or of several together.
-
-    Args:
-        data: the sources.
-        typed: options; ``key``, ``path_column``, ``image_column``, ``root``, ``label_from_folder`` and ``limit`` are
-            used, with defaults if missing.
-    """
+def open_source(data: Sequence[str], options: object) -> "Manifest":
+    """Return the manifest of one source, or of several together, read as the options of the command say."""
     from curate.manifest.contract import SourceOptions
     from curate.manifest.sources import open_manifest
 
-    options = SourceOptions(**{name: typed[name] for name in READING if name in typed})
-    return open_manifest(data[0] if len(data) == 1 else list(data), options)
+    return open_manifest(data[0] if len(data) == 1 else list(data), part_of(SourceOptions, options))
 
 
-def white_of(manifest: "Manifest", typed: Mapping[str, Any], line: Callable[[str], None]) -> int:
-    """Return the white level of a source's 16-bit images: as typed, or detected and reported."""
+def white_of(manifest: "Manifest", white: int | None, line: Callable[[str], None]) -> int:
+    """Return the white level of a source's 16-bit images: as given, or detected and reported."""
     from curate.engines.white import find_white
 
-    if typed.get("white") is not None:
-        return int(typed["white"])
+    if white is not None:
+        return white
     sampled = find_white(manifest)
     for text in sampled.words():
         line(text)
@@ -140,25 +133,26 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
 
 
 def fitted(
-    config: "TrainConfig", n: int, typed: Mapping[str, Any], line: Callable[[str], None] = lambda text: None
+    config: "TrainConfig", n: int, request: "TrainRequest", line: Callable[[str], None] = lambda text: None
 ) -> "TrainConfig":
     """Return a recipe whose default batch, queue and the like suit n images; report the changes.
 
     Args:
         config: the recipe.
         n: number of images, at least 2.
-        typed: ``batch_size``, None if not typed, and ``set_``, NAME=VALUE as typed; these are not changed.
+        request: its batch size and settings are not changed.
         line: called with each change.
     """
     from trainers.methods.table import METHODS
 
-    if typed["batch_size"] is None and n < config.batch_size:
+    if request.batch_size is None and n < config.batch_size:
         line(f"{n:,} images are fewer than a batch of {config.batch_size:,}: each step uses them all (--batch-size)")
         config = replace(config, batch_size=n)
     settings, suits = config.settings, METHODS[config.method].fitted(config.settings, config.batch_size, n)
-    stay = parse_settings(typed["set_"] or [], example="queue=512")
     lowered = {
-        name: value for name, value in vars(suits).items() if value != getattr(settings, name) and name not in stay
+        name: value
+        for name, value in vars(suits).items()
+        if value != getattr(settings, name) and name not in request.set
     }
     for name, value in lowered.items():
         line(
@@ -225,7 +219,7 @@ def _streamed(
 
 def image_inputs(
     config: "TrainConfig",
-    typed: dict[str, Any],
+    request: "TrainRequest",
     preprocessing: "Preprocessing",
     line: Callable[[str], None],
     marks: "Marks | None" = None,
@@ -238,7 +232,7 @@ def image_inputs(
 
     Args:
         config: the recipe.
-        typed: every option of the command; ``stream`` None keeps images in memory if they fit.
+        request: the options of the command; ``stream`` None keeps images in memory if they fit.
         preprocessing: of the model.
         line: called with notes for the user.
         marks: of images being decoded.
@@ -253,23 +247,23 @@ def image_inputs(
     from trainers.methods.table import METHODS
 
     kind, settings = METHODS[config.method], config.settings
-    manifest = open_source(typed["data"], typed)
+    manifest = open_source(request.data, request)
     line(manifest.description)
-    labels = label_column(manifest, typed["label"], config.method) if kind.reads_labels(settings) else None
+    labels = label_column(manifest, request.label, config.method) if kind.reads_labels(settings) else None
     column = kind.reads_losses(settings)
     losses = None if column is None else losses_of(manifest, column, option="--set loss_column")
     if manifest.n_rows >= 2:  # fewer cannot be trained on, which is refused below
-        likely = fitted(config, manifest.n_rows, typed)
+        likely = fitted(config, manifest.n_rows, request)
         require_batch(manifest.n_rows, likely.batch_size)
         kind.check_amount(likely.settings, likely.batch_size, manifest.n_rows)
     n, size = manifest.n_rows, preprocessing.size
-    lack = "" if typed["stream"] is not None else ranks.first("memory", lambda: lack_of_memory(n, size, room) or "")
+    lack = "" if request.stream is not None else ranks.first("memory", lambda: lack_of_memory(n, size, room) or "")
     if lack:
         line(f"{lack}: views are cut from whole images, which are read again in each epoch (--stream)")
-    white = white_of(manifest, typed, line)
-    images = manifest, folder_of(typed["data"]), labels, losses
+    white = white_of(manifest, request.white, line)
+    images = manifest, folder_of(request.data), labels, losses
     reading: dict[str, Any] = {"preprocessing": preprocessing, "marks": marks, "white": white}
-    if typed["stream"] or lack:
+    if request.stream or lack:
         return Inputs(_streamed(*images, **reading), manifest.description, manifest.digest)
 
     def load() -> "TrainingSet":

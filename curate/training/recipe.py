@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from curate.training.dataset import READING
+from curate.options.values import part_of, several
+from curate.training.options import TrainOptions
 from scoring.errors import InputError
-from scoring.settings import parse_settings, with_settings
+from scoring.settings import with_settings
 
 if TYPE_CHECKING:
     from trainers.cache import CachedFeatures
@@ -52,21 +53,31 @@ class SharedSettings(ViewSettings):
     backbone_lr: float | None = _means("the backbone's rate as a share of --lr")
 
 
+@dataclass(frozen=True)
+class TrainRequest(SharedSettings, TrainOptions):
+    """The options of ``curate train`` with the shared settings; ``set`` has those of the method."""
+
+    data: tuple[str, ...] = ()
+    set: Mapping[str, object] = field(default_factory=dict)
+    backbone_set: Mapping[str, object] = field(default_factory=dict)
+
+
 AUGMENTATION = tuple(each.name for each in fields(ViewSettings))
 OF_EVERY_METHOD = tuple(each.name for each in fields(SharedSettings))
 OPTIONS = ("epochs", "batch_size", "lr", "seed")  # typed as options, and not by --set
 # of every method, by their names in the recipe; what is left out is the method's own
 SHARED = (*OPTIONS, *(name for name in OF_EVERY_METHOD if name not in AUGMENTATION))
+READING = ("key", "path_column", "image_column", "root", "label_from_folder", "limit")  # how to read a source
 DEFAULT_LABEL = "label"  # of --label; whether it was typed is unknown
 
 
 def recipe_of(
-    typed: dict[str, Any], start: "Start", cache: "CachedFeatures | None", *, precision: str
+    request: TrainRequest, start: "Start", cache: "CachedFeatures | None", *, precision: str
 ) -> "TrainConfig":
     """Return the recipe for the options of `curate train`.
 
     Args:
-        typed: every option of the command.
+        request: the options of the command.
         start: the initial model; it determines the size of the views if not typed.
         cache: the cache of features, or None for images.
         precision: fp32, bf16 or fp16.
@@ -74,41 +85,50 @@ def recipe_of(
     Raises:
         InputError: for a value out of range, or an option that the method or the cache does not use.
     """
-    frozen = typed["freeze"] or cache is not None
-    freeze = "trunk" if frozen else "batchnorm" if typed["freeze_batchnorm"] else "nothing"
-    shared = {name: typed[name] for name in (*SHARED, *AUGMENTATION)}
-    shared |= {"backbone": start.backbone, "size": start.size(typed["size"], frozen=frozen)}
+    frozen = request.freeze or cache is not None
+    freeze = "trunk" if frozen else "batchnorm" if request.freeze_batchnorm else "nothing"
+    shared = {name: getattr(request, name) for name in (*SHARED, *AUGMENTATION)}
+    shared |= {"backbone": start.backbone, "size": start.size(request.size, frozen=frozen)}
     shared["backbone_options"] = start.options
-    settings = parse_settings(typed["set_"] or [], example="folds=3")
-    config = recipe(typed["method"], {**shared, "precision": precision, "freeze": freeze}, settings)
+    config = recipe(request.method, {**shared, "precision": precision, "freeze": freeze}, request.set)
     if frozen:
-        _require_frozen(typed, "--freeze" if typed["freeze"] else "--cached")
+        _require_frozen(request, "--freeze" if request.freeze else "--cached")
     if cache is None:
         return config
-    _require_no_images(typed, settings, config)
-    _require_label(typed["label"], cache)
+    _require_no_images(request, config)
+    _require_label(request.label, cache)
     fixed = {name: about.cached for name, about in config.settings.about().items() if about.is_of_views}
     return replace(config, settings=replace(config.settings, **fixed), augmentation=cache.augmentation)
 
 
-def with_named_recipe(typed: dict[str, Any]) -> dict[str, Any]:
-    """Return typed options completed by the named ``recipe``; InputError if the method has none, or with a cache."""
-    if typed["recipe"] is None:
-        return typed
-    if typed["cached"] is not None:
+def request_of(options: TrainOptions) -> TrainRequest:
+    """Return the request for the options of ``curate train``, completed by the named ``recipe``.
+
+    Raises:
+        InputError: for a shared setting of another type, or a recipe that the method does not have or a cache does not
+            use.
+    """
+    shared, of_method = split_settings(options.set)
+    data = tuple(str(source) for source in several(options.data))
+    request = part_of(
+        TrainRequest, options, data=data, set=of_method, backbone_set=dict(options.backbone_set or {}), **shared
+    )
+    return request if options.recipe is None else _with_named_recipe(request, options.recipe)
+
+
+def _with_named_recipe(request: TrainRequest, name: str) -> TrainRequest:
+    if request.cached is not None:
         raise InputError(
             "a recipe is for images, and a cache already has its views and its network; leave --recipe out"
         )
     from trainers.named_recipes import named_recipe
 
-    recipe = named_recipe(typed["method"], typed["recipe"])
-    rest = {name: value for name, value in recipe.options.items() if typed[name] is None}
-    settings = parse_settings(typed["set_"], example="folds=3")
-    rest["set_"] = typed_settings({**recipe.settings, **settings})
-    if typed["backbone"] is None:
-        of_network = parse_settings(typed["backbone_set"], flag="--backbone-set", example="drop_path_rate=0.1")
-        rest["backbone_set"] = typed_settings({**recipe.backbone_set, **of_network})
-    return {**typed, **rest}
+    recipe = named_recipe(request.method, name)
+    rest = {option: value for option, value in recipe.options.items() if getattr(request, option) is None}
+    rest["set"] = {**recipe.settings, **request.set}
+    if request.backbone is None:
+        rest["backbone_set"] = {**recipe.backbone_set, **request.backbone_set}
+    return replace(request, **rest)
 
 
 def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any], dict[str, object]]:
@@ -123,29 +143,23 @@ def split_settings(settings: Mapping[str, object] | None) -> tuple[dict[str, Any
     return vars(with_settings(SharedSettings, shared, name="training", what="shared part of")), of_method
 
 
-def typed_settings(settings: Mapping[str, object] | None) -> list[str]:
-    """Parse settings of a method, NAME=VALUE."""
-    text = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (settings or {}).items()
-    }
-    return [f"{name}={value}" for name, value in text.items()]
-
-
-def _require_frozen(typed: dict[str, Any], why: str) -> None:
+def _require_frozen(request: TrainRequest, why: str) -> None:
     """Raise ``InputError`` for an option that only applies if the backbone is trained."""
-    of_moving = {"--freeze-batchnorm": typed["freeze_batchnorm"], "--set backbone_lr": typed["backbone_lr"] is not None}
+    of_moving = {"--freeze-batchnorm": request.freeze_batchnorm, "--set backbone_lr": request.backbone_lr is not None}
     wrong = [option for option, is_typed in of_moving.items() if is_typed]
     if wrong:
         raise InputError(f"{wrong[0]} is for a backbone that trains, and {why} freezes it; leave one of them out")
 
 
-def _require_no_images(typed: dict[str, Any], settings: Mapping[str, str], config: "TrainConfig") -> None:
+def _require_no_images(request: TrainRequest, config: "TrainConfig") -> None:
     """Raise ``InputError`` for an option on images or views, which a cache already has."""
-    wrong = [f"--set {name}" for name in AUGMENTATION if typed[name] is not None]
+    wrong = [f"--set {name}" for name in AUGMENTATION if getattr(request, name) is not None]
     wrong += [
-        f"--{name.replace('_', '-')}" for name in (*READING, "white", "stream") if typed.get(name) not in (None, False)
+        f"--{name.replace('_', '-')}"
+        for name in (*READING, "white", "stream")
+        if getattr(request, name) not in (None, False)
     ]
-    wrong += [f"--set {name}" for name in settings if config.settings.about()[name].is_of_views]
+    wrong += [f"--set {name}" for name in request.set if config.settings.about()[name].is_of_views]
     if wrong:
         raise InputError(f"{wrong[0]} is for images, and a cache already has its views; leave it out")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from curate.options.function import callable_of
 from curate.options.values import several
 from curate.training.options import TrainOptions
-from curate.training.recipe import recipe_of, split_settings, typed_settings, with_named_recipe
+from curate.training.recipe import TrainRequest, recipe_of, request_of
 from scoring.errors import InputError
 from scoring.settings import require_between
 
@@ -59,44 +59,37 @@ def run_train(options: TrainOptions) -> TrainResult:
     Raises:
         InputError: for an unusable option, image or output.
     """
-    typed: dict[str, Any] = dict(vars(options))
     from trainers import ranks
 
     with ranks.joined(options.device) as taken:
         if not ranks.is_first():
-            typed |= {"report": lambda progress: None, "announce": lambda text: None}
-        return _train({**typed, "device": taken})
+            options = replace(options, report=lambda progress: None, announce=lambda text: None)
+        return _train(replace(options, device=taken))
 
 
 train = callable_of(TrainOptions, run_train)
 
 
-def _train(typed: dict[str, Any]) -> TrainResult:
-    data, cached = typed["data"], typed["cached"]
-    if (data is None) == (cached is None):
+def _train(options: TrainOptions) -> TrainResult:
+    if (options.data is None) == (options.cached is None):
         raise InputError("expected images to train on, or a cache of features, got both or neither; pass one of them")
     from scoring.atomic import refuse_existing
     from trainers import ranks
     from trainers.work import TrainingFolder, sweep_finished
 
-    shared, of_method = split_settings(typed["set"])
-    typed |= {**shared, "out": Path(typed["out"]), "cached": None if cached is None else Path(cached)}
-    typed["set_"] = typed_settings(of_method)
-    typed["backbone_set"] = typed_settings(typed["backbone_set"])
-    typed = with_named_recipe(typed)
-    typed["data"] = None if data is None else [str(source) for source in several(data)]
-    out, overwrite, work = typed["out"], typed["overwrite"], TrainingFolder(typed["out"], keep=typed["keep_state"])
+    request, out = request_of(options), Path(options.out)
+    work = TrainingFolder(out, keep=request.keep_state)
     if not ranks.is_first():
-        return _trained(typed, work, typed["announce"])
-    if out.is_file() and not overwrite:
+        return _trained(request, work)
+    if out.is_file() and not request.overwrite:
         sweep_finished(out)
-    check_out(out, overwrite)
+    check_out(out, request.overwrite)
     with work:
-        refuse_existing(out, overwrite=overwrite)  # another process may have finished meanwhile
-        return _trained(typed, work, typed["announce"])
+        refuse_existing(out, overwrite=request.overwrite)  # another process may have finished meanwhile
+        return _trained(request, work)
 
 
-def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> TrainResult:
+def _trained(request: TrainRequest, work: "TrainingFolder") -> TrainResult:
     """Train and write the checkpoint; the first process holds the folder's lock."""
     from curate.training.dataset import fitted, report_failures
     from scoring.marks import Marks
@@ -109,24 +102,25 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
     from trainers.state import kept_earlier
     from trainers.stream import ImageStream
 
+    line = request.announce
     ranks.first("folder", str)  # locked by the first process
-    where = select_device(typed["device"])
-    cache, start = _start(typed)
-    precision = "fp16" if typed["precision"] == "fp16" else select_precision(typed["precision"], where)
-    config = recipe_of(typed, start, cache, precision=precision)
+    where = select_device(request.device)
+    cache, start = _start(request)
+    precision = "fp16" if request.precision == "fp16" else select_precision(request.precision, where)
+    config = recipe_of(request, start, cache, precision=precision)
     _warn_of_settings(config, start, slow=where.type == "cpu" and cache is None, line=line)
     fresh, asks = build(config, 2, init=start.model)  # built first, so that errors are raised before decoding
     _report_heads(config, start, fresh, line)
     if cache is None:
         _warn_of_views(config, fresh, asks, line)
-    _check_course(typed)
-    probe = _probe(config, typed, fresh, line) if ranks.is_first() else None
+    _check_course(request)
+    probe = _probe(config, request, fresh, line) if ranks.is_first() else None
     with Marks(work.folder) as marks:  # until the end, since a resumed run decodes again
-        inputs = _inputs(config, typed, work, cache, fresh, line, marks, room=device_memory(where))
-        config = fitted(replace(config, stream=isinstance(inputs.data, ImageStream)), inputs.data.n, typed, line)
+        inputs = _inputs(config, request, work, cache, fresh, line, marks, room=device_memory(where))
+        config = fitted(replace(config, stream=isinstance(inputs.data, ImageStream)), inputs.data.n, request, line)
         origin = {"data": inputs.digest, "start": start.about.get("digest", start.about)}
-        made_of = _made_of(config, inputs, start, typed, cache=cache is not None)
-        course = _course(config, typed, probe, work, origin, made_of) if ranks.is_first() else None
+        made_of = _made_of(config, inputs, start, request, cache=cache is not None)
+        course = _course(config, request, probe, work, origin, made_of) if ranks.is_first() else None
         if work.state.exists():
             line(f"resuming from {work.state}")
         model, measures = fit(
@@ -136,19 +130,19 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
             device=where,
             start=build(config, len(inputs.data.classes), init=start.model, n=inputs.data.n),
             origin=origin,
-            compiled=typed["compile"],
-            monitor=Monitor(course=course, report=typed["report"]),
+            compiled=request.compile,
+            monitor=Monitor(course=course, report=request.report),
         )
     if ranks.is_first() and (earlier := kept_earlier(work.state)):
         made_of["earlier"] = earlier
     if isinstance(inputs.data, ImageStream):
         report_failures(inputs.data.failures, line, after="; each was replaced by the next of its batch")
         made_of["replaced"] = inputs.data.failures
-    card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": typed["licence"]}
-    exact = exact_parts(config, model) if typed["half"] else None
+    card = {"method": config.method, "training": made_of, "metrics": measures, "data_licence": request.licence}
+    exact = exact_parts(config, model) if request.half else None
 
     def save() -> str:
-        digest = _save(work, model, card, exact=exact, overwrite=typed["overwrite"], line=line)
+        digest = _save(work, model, card, exact=exact, overwrite=request.overwrite, line=line)
         work.finish()
         return digest
 
@@ -158,7 +152,7 @@ def _trained(typed: dict[str, Any], work: "TrainingFolder", line: Line) -> Train
 
 def _inputs(
     config: "TrainConfig",
-    typed: dict[str, Any],
+    request: TrainRequest,
     work: "TrainingFolder",
     cache: "CachedFeatures | None",
     model: "ScoringModel",
@@ -171,41 +165,41 @@ def _inputs(
     from curate.training.dataset import cached_inputs, image_inputs
     from trainers.state import kept_identity
 
-    if typed["stream"] is None:  # the available memory may differ when a run is resumed
-        typed["stream"] = kept_identity(work.state).get("stream")
+    if request.stream is None:  # the available memory may differ when a run is resumed
+        request = replace(request, stream=kept_identity(work.state).get("stream"))
     if cache is None:
-        return image_inputs(config, typed, model.spec.preprocessing, line, marks, room=room)
+        return image_inputs(config, request, model.spec.preprocessing, line, marks, room=room)
     return cached_inputs(config, cache, line)
 
 
-def _check_course(typed: dict[str, Any]) -> None:
+def _check_course(request: TrainRequest) -> None:
     """Raise ``InputError`` for inconsistent options on monitoring."""
     from curate.training.course import MEASURES
 
-    folder, measure = typed["course"], typed["save_best"]
-    require_between("--every", typed["every"], 1, unit="epoch")
-    if measure is not None and (measure not in MEASURES or folder is None or typed["measure_on"] is None):
+    folder, measure = request.course, request.save_best
+    require_between("--every", request.every, 1, unit="epoch")
+    if measure is not None and (measure not in MEASURES or folder is None or request.measure_on is None):
         raise InputError(
             f"--save-best takes {', '.join(MEASURES)}, of --measure-on and written to --course; got {measure!r}"
             f"{'' if measure in MEASURES else ', which is not one'}: give all three"
         )
-    if folder is None and typed["measure_on"] is not None:
+    if folder is None and request.measure_on is not None:
         raise InputError("--measure-on writes what it measures to --course FOLDER, and got none; add one")
 
 
-def _probe(config: "TrainConfig", typed: dict[str, Any], model: "ScoringModel", line: Line) -> "Probe | None":
+def _probe(config: "TrainConfig", request: TrainRequest, model: "ScoringModel", line: Line) -> "Probe | None":
     """Return the images of ``--measure-on``; None without."""
     from curate.training.course import load_probe
 
-    if typed["measure_on"] is None:
+    if request.measure_on is None:
         return None
-    sources = [str(source) for source in several(typed["measure_on"])]
-    return load_probe(sources, typed, model, precision=config.precision, line=line)
+    sources = [str(source) for source in several(request.measure_on)]
+    return load_probe(sources, request, model, precision=config.precision, line=line)
 
 
 def _course(
     config: "TrainConfig",
-    typed: dict[str, Any],
+    request: TrainRequest,
     probe: "Probe | None",
     work: "TrainingFolder",
     origin: Mapping[str, Any],
@@ -217,18 +211,18 @@ def _course(
     from scoring.checkpoint import save_checkpoint
     from trainers.state import SCHEDULE
 
-    if typed["course"] is None:
+    if request.course is None:
         return None
-    folder, measure = Path(typed["course"]), typed["save_best"]
+    folder, measure = Path(request.course), request.save_best
     run = config.to_json() | dict(origin)
     schedule = {name: run.pop(name) for name in SCHEDULE}
     path = work.out.with_name(f"{work.out.stem}.best.safetensors")
     if measure is not None and not work.state.exists() and not is_begun(folder, run, config.epochs):
-        refuse_existing(path, overwrite=typed["overwrite"])
+        refuse_existing(path, overwrite=request.overwrite)
 
     def save(best: "Epoch", row: Mapping[str, float | None]) -> None:
         training = {**made_of, **({"earlier": best.earlier} if best.earlier else {})}
-        card = {"method": config.method, "training": training, "data_licence": typed["licence"]}
+        card = {"method": config.method, "training": training, "data_licence": request.licence}
         save_checkpoint(path, best.model, {**card, "metrics": dict(row)})
 
     best = None if measure is None else (measure, save)
@@ -244,11 +238,11 @@ def _warn_of_settings(config: "TrainConfig", start: "Start", *, slow: bool, line
 
 
 def _made_of(
-    config: "TrainConfig", inputs: "Inputs", start: "Start", typed: dict[str, Any], *, cache: bool
+    config: "TrainConfig", inputs: "Inputs", start: "Start", request: TrainRequest, *, cache: bool
 ) -> dict[str, Any]:
     """Return the data and the initial model of a trained model, for its card."""
     of_cache = {"cache": inputs.digest} if cache else {}
-    of_name = {} if typed["recipe"] is None else {"recipe_name": typed["recipe"]}
+    of_name = {} if request.recipe is None else {"recipe_name": request.recipe}
     return {
         "data": inputs.description,
         "images": inputs.data.n,
@@ -256,7 +250,7 @@ def _made_of(
         "start": start.about,
         **of_cache,
         **of_name,
-        "note": typed["note"],
+        "note": request.note,
     }
 
 
@@ -285,19 +279,19 @@ def _save(
     )
 
 
-def _start(typed: dict[str, Any]) -> "tuple[CachedFeatures | None, Start]":
+def _start(request: TrainRequest) -> "tuple[CachedFeatures | None, Start]":
     """Return the cache, if any, and the initial model: with a cache, the model that it was made with."""
     from scoring.backbone_options import parse_backbone_options
     from trainers.cache import open_cache
     from trainers.start import find_start, start_of
 
-    options = parse_backbone_options(typed["backbone_set"])
-    if typed["cached"] is None:
-        return None, find_start(typed["backbone"], size=typed["size"], settings=options)
+    options = parse_backbone_options(request.backbone_set)
+    if request.cached is None:
+        return None, find_start(request.backbone, size=request.size, settings=options)
     if options:
         raise InputError("--backbone-set is for a new network, and a cache has its features; leave it out")
-    cache = open_cache(typed["cached"])
-    return cache, start_of(cache, typed["backbone"])
+    cache = open_cache(Path(request.cached))
+    return cache, start_of(cache, request.backbone)
 
 
 def check_out(out: Path, overwrite: bool) -> None:

@@ -71,18 +71,21 @@ def test_a_network_with_options_is_stored_and_loads_again_equally(tmp_path, name
 
 
 def test_options_come_with_their_types_and_bounds():
-    parsed = parse_backbone_options(["depth=2", "drop_path_rate=0.5", "class_token=false", "global_pool=avg"])
-    assert parsed == {"depth": 2, "drop_path_rate": 0.5, "class_token": False, "global_pool": "avg"}
-    for text, words in {
-        "checkpoint_path=/etc/passwd": "not one of",
-        "depth=1000000": "depth takes between 1 and 256",
-        "depth=2.5": "depth takes",
-        "class_token=1": "false, true",
-        "drop_rate=NaN": "drop_rate takes",
-        "depth": "NAME=VALUE",
-    }.items():
+    parsed = parse_backbone_options(
+        {"depth": "2", "drop_path_rate": 0.5, "class_token": "false", "dynamic_img_size": True, "global_pool": "avg"}
+    )
+    assert parsed == {
+        "depth": 2, "drop_path_rate": 0.5, "class_token": False, "dynamic_img_size": True, "global_pool": "avg"
+    }  # fmt: skip
+    for name, value, words in (
+        ("checkpoint_path", "/etc/passwd", "not one of"),
+        ("depth", "1000000", "depth takes between 1 and 256"),
+        ("depth", "2.5", "depth takes"),
+        ("class_token", "1", "false, true"),
+        ("drop_rate", "NaN", "drop_rate takes"),
+    ):
         with pytest.raises(InputError, match=words):
-            parse_backbone_options([text])
+            parse_backbone_options({name: value})
 
 
 def test_options_are_for_networks_that_are_built(tiny_checkpoint):

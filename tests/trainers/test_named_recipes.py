@@ -3,21 +3,20 @@ import pytest
 import torch
 from PIL import Image
 
-from curate.training.recipe import AUGMENTATION, SHARED, recipe, with_named_recipe
+from curate.training.options import TrainOptions
+from curate.training.recipe import AUGMENTATION, SHARED, recipe, request_of
 from curate.training.train import train as curate_train
 from scoring.backbone_options import parse_backbone_options
 from scoring.cards import read_header
 from scoring.errors import InputError
 from scoring.lars import LARS
-from scoring.settings import parse_settings
 from trainers.loop import learning_rate
 from trainers.methods.table import METHODS
 from trainers.named_recipes import FOLDER, named_recipe, recipes_of
 
 
-def typed(method, name, **options):
-    rest = dict.fromkeys((*SHARED, *AUGMENTATION, "backbone", "size", "stream", "cached"))
-    return {**rest, "method": method, "recipe": name, "set_": [], "backbone_set": [], **options}
+def requested(method, name, **options):
+    return request_of(TrainOptions(method, "photos", out="m.safetensors", recipe=name, **options))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -26,23 +25,23 @@ def test_every_recipe_states_its_source_and_makes_a_config(method):
     for name, each in recipes_of(method).items():
         assert each.source
         assert set(each.options) <= {*SHARED, *AUGMENTATION, "backbone", "size", "stream"}
-        filled = with_named_recipe(typed(method, name))
-        options = {option: filled[option] for option in (*SHARED, *AUGMENTATION) if option != "seed"}
-        config = recipe(method, options, parse_settings(filled["set_"]))
+        filled = requested(method, name)
+        options = {option: getattr(filled, option) for option in (*SHARED, *AUGMENTATION) if option != "seed"}
+        config = recipe(method, options, filled.set)
         assert config.schedule == each.options.get("schedule", config.schedule)
-        parse_backbone_options(filled["backbone_set"])
+        parse_backbone_options(filled.backbone_set)
 
 
 def test_what_is_typed_goes_before_the_recipe():
-    filled = with_named_recipe(typed("umm", "cifar10", lr=0.5, set_=["lambda_n=3"], backbone="mlp"))
-    assert (filled["lr"], filled["backbone"], filled["epochs"]) == (0.5, "mlp", 200)
-    assert {"lambda_n=3", "lambda_r=0.078125"} <= set(filled["set_"])
+    filled = requested("umm", "cifar10", lr=0.5, set={"lambda_n": "3"}, backbone="mlp")
+    assert (filled.lr, filled.backbone, filled.epochs) == (0.5, "mlp", 200)
+    assert (filled.set["lambda_n"], filled.set["lambda_r"]) == ("3", 0.078125)
     with pytest.raises(InputError, match=r"umm .*did you mean 'cifar10'"):
         named_recipe("umm", "cifar")
     with pytest.raises(InputError, match=r"junk .*'cub'.*nivmf"):
         named_recipe("junk", "cub")
     with pytest.raises(InputError, match="leave --recipe out"):
-        with_named_recipe(typed("umm", "cifar10", cached="features"))
+        requested("umm", "cifar10", cached="features")
 
 
 def test_the_steps_of_umm_follow_its_paper():

@@ -12,6 +12,7 @@ from commandline import run
 from PIL import Image
 
 from curate.training.dataset import class_column, label_column, open_source
+from curate.training.options import CacheOptions
 from scoring.cards import read_header
 from scoring.checkpoint import load_model, save_checkpoint
 from trainers.cache import open_cache
@@ -293,7 +294,7 @@ def test_a_cache_and_training_from_images_take_the_same_labels(photos, tiny_chec
     rows = pl.read_csv(photos / "list.csv").drop("label").with_columns(values.alias(name))
     table = tmp_path / "t.parquet"
     rows.with_columns(path=str(photos) + "/" + pl.col("path")).write_parquet(table)
-    manifest = open_source([str(table)], {})
+    manifest = open_source([str(table)], CacheOptions(table, tmp_path / "f"))
     assert class_column(manifest, name).to_pylist() == label_column(manifest, name, "losspred").to_pylist()
     made = run("cache", table, "--model", tiny_checkpoint, "--device", "cpu", "--epochs", 1, "--label", name,
                "-o", tmp_path / "f")  # fmt: skip

@@ -178,8 +178,8 @@ def test_what_reads_the_images_of_a_table_again_uses_its_white(tmp_path, tiny_ch
 def test_training_finds_the_white_too(tmp_path):
     manifest = open_manifest(save(tmp_path / "p", 12, 16))
     said = []
-    assert white_of(manifest, {"white": None}, said.append) == 4095
-    assert white_of(manifest, {"white": 1023}, said.append) == 1023
+    assert white_of(manifest, None, said.append) == 4095
+    assert white_of(manifest, 1023, said.append) == 1023
     assert len(said) == 1
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.options.option import declared
 from curate.training.dataset import fitted
-from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, recipe, split_settings
+from curate.training.recipe import AUGMENTATION, OF_EVERY_METHOD, SHARED, TrainRequest, recipe, split_settings
 from scoring.cards import read_header
 from scoring.errors import InputError
 from trainers.config import TrainConfig
@@ -105,8 +105,8 @@ def test_every_option_of_a_recipe_can_be_typed():
     assert not left
 
 
-def untyped(batch_size=None, set_=None):
-    return {"batch_size": batch_size, "set_": set_}
+def untyped(batch_size=None, settings=None):
+    return TrainRequest("losspred", out="m.safetensors", batch_size=batch_size, set=settings or {})
 
 
 def test_a_default_batch_shrinks_to_the_images_with_a_note_and_a_typed_one_does_not():
@@ -139,7 +139,7 @@ def test_defaults_are_lowered_to_what_batches_and_images_have_room_for(method, s
     METHODS[method].check_amount(adapted.settings, adapted.batch_size, n)
     assert [line.partition("=")[0] for line in said if "(--set" in line] == list(expected)
     assert fitted(adapted, n, untyped(batch), said.append) is adapted
-    stays = fitted(config, n, untyped(batch, ["queue=4096", "key_groups=8"])).settings
+    stays = fitted(config, n, untyped(batch, {"queue": "4096", "key_groups": "8"})).settings
     assert stays == config.settings
 
 
@@ -175,6 +175,8 @@ def test_a_method_with_settings_is_one_class_and_one_line_of_the_table(monkeypat
     assert read_header(tmp_path / "m.safetensors")["training"]["recipe"]["settings"] == {"smoothing": 0.5}
     wrong = run("train", "smoothed", tmp_path / "photos", "-o", tmp_path / "n.safetensors", "--set", "smoothing=1")
     assert "below 1, got 1" in wrong.stderr
+    wrong = run("train", "smoothed", tmp_path / "photos", "-o", tmp_path / "n.safetensors", "--backbone-set", "depth")
+    assert "NAME=VALUE" in wrong.stderr
     help_of_it = run("train", "smoothed", "--help").stdout
     assert "smoothing=0.25" in help_of_it
     assert "that all classes get" in help_of_it
