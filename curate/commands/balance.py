@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, printers, say_files
+from curate.commands.printing import NextCommand, Output, after_policy, printers, say_files
 from curate.policies.balance.options import BalanceOptions
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ N_CELLS = 20  # cells shown by a dry run
 
 
 @command_of(BalanceOptions)
-def run(request: BalanceOptions, output: Output) -> None:
+def run(request: BalanceOptions, output: Output) -> NextCommand:
     """Balance classes or clusters towards a distribution.
 
     Example:
@@ -34,6 +34,7 @@ def run(request: BalanceOptions, output: Output) -> None:
 
     result = run_balance(request)
     output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
+    return after_policy(request, result, "balanced.parquet")
 
 
 def _report(result: "BalanceResult", dry_run: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from curate.calibration.options import CalibrateOptions
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, print_lines, printers, say
+from curate.commands.printing import NextCommand, Output, print_lines, printers, rerun, say, suggest, unused
 
 
 @command_of(CalibrateOptions, plot="embedding")
@@ -17,7 +17,7 @@ def run(
     plot: Annotated[
         Path | None, options.shared("--plot", ": the reliability of the probabilities", metavar="FILE")
     ] = None,
-) -> None:
+) -> NextCommand:
     """Turn a score into the probability that an image is bad.
 
     Example:
@@ -47,3 +47,10 @@ def run(
     output.result(result, lambda: print_lines(result.lines(), *printers(requested=requested)), requested=requested)
     if plot is not None and not output.json and (requested or not output.quiet):
         say(f"image: {plot}")
+    if request.apply is not None:
+        words = ("--column", "p_error_isotonic", "--max", "0.1", "-o", unused("kept.parquet"))
+        return suggest("filter", request.apply, *words)
+    applied = ("--apply", unused("calibrated.parquet"))
+    if request.out is None:
+        return rerun(*applied)
+    return suggest("calibrate", request.table, "--fitted", request.out, *applied)

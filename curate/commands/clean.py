@@ -8,7 +8,18 @@ import typer
 
 from curate.cleaning.options import CleanOptions
 from curate.commands.declared import command_of
-from curate.commands.printing import DRY_RUN, Output, print_lines, say, show, show_table
+from curate.commands.printing import (
+    DRY_RUN,
+    NextCommand,
+    Output,
+    print_lines,
+    rerun,
+    say,
+    show,
+    show_table,
+    suggest,
+    unused,
+)
 from curate.commands.run import KILLED, Typed
 
 if TYPE_CHECKING:
@@ -16,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @command_of(CleanOptions)
-def run(request: CleanOptions, output: Output, ctx: typer.Context) -> None:
+def run(request: CleanOptions, output: Output, ctx: typer.Context) -> NextCommand:
     """Drop unusable images and copies, and list what to review.
 
     Example:
@@ -44,6 +55,11 @@ def run(request: CleanOptions, output: Output, ctx: typer.Context) -> None:
             say(str(stopped))
         raise typer.Exit(stopped.code) from None
     output.result(result, lambda: _report(result), requested=request.dry_run)
+    if request.dry_run:
+        return rerun()
+    if words := _next(result):
+        return replace(suggest(*words), printer=show)
+    return suggest("report", request.out, "-o", unused("report.html"))
 
 
 def _report(result: "CleanResult") -> None:
@@ -64,19 +80,17 @@ def _report(result: "CleanResult") -> None:
     for name in ("report", "review", "subset", "export"):
         if (path := getattr(result, name)) is not None:
             show(f"{name}: {path}")
-    if words := _next(result):
-        show(f"next: {shlex.join(words)}")
 
 
 def _next(result: "CleanResult") -> list[str]:
-    """Return the usual next command; empty if nothing is left to do."""
+    """Return the words of the usual next command; empty if nothing is left to do."""
     from curate.cleaning.steps import SCORES
 
     if result.to_review:
-        return ["curate", "review", str(result.folder)]
+        return ["review", str(result.folder)]
     if not result.kept:
-        return ["curate", "issues", str(result.folder / SCORES)]
+        return ["issues", str(result.folder / SCORES)]
     if result.export is not None:
         return []
     source = [] if result.source is None else ["--source", result.source]
-    return ["curate", "export", str(result.folder), "--to", "folder", *source, "-o", "training"]
+    return ["export", str(result.folder), "--to", "folder", *source, "-o", unused("training")]

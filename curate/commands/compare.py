@@ -8,7 +8,18 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import EXIT_GATE, Output, check_report, emit, print_lines, show, show_table, write_json
+from curate.commands.printing import (
+    EXIT_GATE,
+    NextCommand,
+    Output,
+    check_report,
+    emit,
+    print_lines,
+    show,
+    show_table,
+    suggest,
+    write_json,
+)
 from curate.evaluation.comparison.options import CompareOptions
 
 if TYPE_CHECKING:
@@ -29,7 +40,7 @@ def run(
     ] = None,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,
-) -> None:
+) -> NextCommand:
     """Compare two tables: columns, embeddings, and what one lacks.
 
     Example:
@@ -60,8 +71,8 @@ def run(
     else:
         print_lines(comparison.lines(), show, show_table)
     output.written(report=out, sheet=sheet)
-    if comparison.failed:
-        raise typer.Exit(EXIT_GATE)
+    words = ("--against", request.other, "--only-against", "--dry-run")
+    return suggest("dedup", request.table, *words, code=EXIT_GATE if comparison.failed else 0)
 
 
 def _require_images(table: str | Path, source: str | None, other: str | Path, other_source: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, get_args, ge
 import typer
 
 from curate.commands import options
-from curate.commands.printing import Output
+from curate.commands.printing import NextCommand, Output
 from curate.options.option import Field, Option, declared, is_required
 from curate.options.texts import ALSO
 from scoring.errors import InputError
@@ -30,10 +30,11 @@ PATHS = {"table": options.table_argument, "output": options.output_argument, "lo
 
 def command_of(
     request: Callable[..., R], **after: str
-) -> Callable[[Callable[Concatenate[R, Extras], None]], Callable[..., None]]:
+) -> Callable[[Callable[Concatenate[R, Extras], NextCommand]], Callable[..., None]]:
     """Return a decorator with which Typer sees the options of a request, and the command receives the request.
 
-    A parameter ``output`` of the command is an ``Output``, from the options --json and --quiet.
+    A parameter ``output`` of the command is an ``Output``, from the options --json and --quiet. The command returns its
+    ``NextCommand``, which is shown last, unless --json or --quiet is given.
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
@@ -44,7 +45,7 @@ def command_of(
     """
     known = [field for field in declared(request) if isinstance(field.about, Option)]
 
-    def decorate(run: Callable[Concatenate[R, Extras], None]) -> Callable[..., None]:
+    def decorate(run: Callable[Concatenate[R, Extras], NextCommand]) -> Callable[..., None]:
         alone = list(inspect.signature(run).parameters.values())[1:]
         extras = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in alone}
         prints = extras.pop("output", None) is not None
@@ -56,12 +57,17 @@ def command_of(
 
         def command(**values: Any) -> None:
             of_command = {name: values.pop(name) for name in extras}
+            silent = any(of_command.get(name) for name in PRINTED)
             for field in known:
                 if field.kind == Mapping[str, object] | None and values[field.name] is not None:
                     values[field.name] = _settings(field, values[field.name])
             if prints:
                 of_command["output"] = Output(of_command.pop("json_"), of_command.pop("quiet"))
-            run(request(**values), **of_command)  # type: ignore[call-arg]
+            following = run(request(**values), **of_command)  # type: ignore[call-arg]
+            if not silent:
+                following.show()
+            if following.code:
+                raise typer.Exit(following.code)
 
         command.__name__, command.__module__ = run.__name__, run.__module__
         command.__doc__ = CODE.sub(UNWRAPPED, run.__doc__ or "")

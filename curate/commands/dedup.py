@@ -9,7 +9,7 @@ import typer
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.groups import OrderedCommand, typed
-from curate.commands.printing import EXIT_GATE, Output, printers, say_files
+from curate.commands.printing import EXIT_GATE, NextCommand, Output, after_policy, printers, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
 from curate.policies.dedup.options import DedupOptions
@@ -98,7 +98,7 @@ def run(
     threshold: Threshold = None,
     fail_on_leaks: FailOnLeaks = False,
     sheet: Sheet = None,
-) -> None:
+) -> NextCommand:
     """Keep one image of each group of duplicates.
 
     Example:
@@ -138,11 +138,12 @@ def run(
         drawn = _draw(result, request, sheet)
         output.note(f"sheet: {sheet}: {drawn:,} of {counted(result.n_groups, 'group')}, the most doubtful first")
     output.result(result, lambda: _report(result, request.against, request.dry_run), requested=request.dry_run)
-    if fail_on_leaks and result.n_leaks:
+    failed = fail_on_leaks and bool(result.n_leaks)
+    if failed:
         output.announce(
             f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {request.against} too (--fail-on-leaks)"
         )
-        raise typer.Exit(EXIT_GATE)
+    return after_policy(request, result, "unique.parquet", code=EXIT_GATE if failed else 0)
 
 
 def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:

@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, show, show_table
+from curate.commands.printing import NextCommand, Output, emit, show, show_table, suggest
 from curate.counted import counted
 from curate.lineage.options import DiffOptions
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @command_of(DiffOptions)
-def run(request: DiffOptions, output: Output) -> None:
+def run(request: DiffOptions, output: Output) -> NextCommand:
     """Show how two subsets differ in rows, values and settings.
 
     Example:
@@ -32,8 +30,18 @@ def run(request: DiffOptions, output: Output) -> None:
     else:
         _show(difference)
     output.written(rows=request.out)
-    if not difference.identical:
-        raise typer.Exit(1)
+    if difference.identical:
+        return suggest("info", difference.tables[0])
+    table, named = next(
+        (
+            (table, missing.named)
+            for table, missing in zip(difference.tables, (difference.only_first, difference.only_second), strict=True)
+            if missing.named
+        ),
+        (difference.tables[0], difference.decisions.named),
+    )
+    words = ("explain", table, named[0][0]) if named else ("info", table)
+    return suggest(*words, code=1)
 
 
 def _show(difference: "Diff") -> None:

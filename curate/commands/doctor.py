@@ -4,11 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import EXIT_GATE, emit, show
+from curate.commands.printing import EXIT_GATE, NextCommand, emit, show, suggest
 from curate.diagnosis.options import DoctorOptions
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ MARKS = {"ok": " ", "note": "!", "problem": "X"}
 
 
 @command_of(DoctorOptions)
-def run(request: DoctorOptions, json_: options.Json = False) -> None:
+def run(request: DoctorOptions, json_: options.Json = False) -> NextCommand:
     """Report what this machine can do, how fast, and what to change.
 
     Checks versions, processors, memory, GPU, disk, decoders, models and extras, and scores images for ten seconds. The
@@ -52,8 +50,7 @@ def run(request: DoctorOptions, json_: options.Json = False) -> None:
         emit([asdict(finding) for finding in findings])
     else:
         show(_verdict(findings))
-    if problems:
-        raise typer.Exit(EXIT_GATE)
+    return suggest("models", code=EXIT_GATE if problems else 0)
 
 
 def _verdict(findings: "list[MachineFact]") -> str:

@@ -4,7 +4,19 @@ from dataclasses import replace
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, check_report, emit, print_lines, show, show_in_parts, write_json
+from curate.commands.printing import (
+    NextCommand,
+    Output,
+    check_report,
+    emit,
+    print_lines,
+    show,
+    show_in_parts,
+    suggest,
+    to_export,
+    unused,
+    write_json,
+)
 from curate.evaluation.options import EvaluateOptions
 
 
@@ -14,7 +26,7 @@ def run(
     output: Output,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,
-) -> None:
+) -> NextCommand:
     """Measure how good scores or a subset are, with intervals.
 
     With --subset, models are trained on the subset, on all rows and on as many random rows, and tested on held-out
@@ -50,3 +62,7 @@ def run(
     else:
         print_lines(evaluation.lines(), show, show_in_parts)
     output.written(report=out)
+    if request.subset is not None:
+        return to_export(request.subset)
+    columns = facts["columns"]
+    return suggest("filter", request.table, "--keep-top", "80%", "--column", columns[0], "-o", unused("kept.parquet"))

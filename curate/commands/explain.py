@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, show, show_table
+from curate.commands.printing import NextCommand, emit, show, show_table, suggest
 from curate.lineage.options import ExplainOptions
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ GONE = {"drop": "dropped", "undecided": "left undecided", "failed": "failed"}
 
 
 @command_of(ExplainOptions)
-def run(request: ExplainOptions, json_: options.Json = False) -> None:
+def run(request: ExplainOptions, json_: options.Json = False) -> NextCommand:
     """Report what happened to an image in every step, and why.
 
     Example:
@@ -34,11 +34,12 @@ def run(request: ExplainOptions, json_: options.Json = False) -> None:
     places = {story.key: story for story in (*stories, *(run_explain(replace(request, keys=others)) if others else ()))}
     if json_:
         emit([{**story.to_json(), "outcome": outcome(story)} for story in stories])
-        return
-    for number, story in enumerate(stories):
+    for number, story in enumerate(stories if not json_ else ()):
         if number:
             show("")
         _show_story(story, places.get(story.in_its_place or ""))
+    receipts = [event.receipt for story in stories for event in story.events]
+    return suggest("verify", receipts[-1], "--chain") if receipts else suggest("issues", request.table)
 
 
 def _show_story(story: "Story", other: "Story | None") -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from curate.commands.declared import command_of
-from curate.commands.printing import DRY_RUN, Output, emit, printers
+from curate.commands.printing import DRY_RUN, NextCommand, Output, emit, on_terminal, printers, rerun, suggest
 from curate.commands.progress import ExportBar
 from curate.counted import counted
 from curate.exporting.options import ExportOptions
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @command_of(ExportOptions)
-def run(request: ExportOptions, output: Output) -> None:
+def run(request: ExportOptions, output: Output) -> NextCommand:
     """Write a subset for another tool: its images, labels and scores.
 
     Example:
@@ -29,19 +29,28 @@ def run(request: ExportOptions, output: Output) -> None:
     written to OUT.part until everything is checked. Repeat an interrupted command to resume.
     """
     from curate.exporting.subset import run_export
+    from curate.manifest.store_path import path_to_read, subset_at
+    from curate.policies.receipts import receipt_beside
 
     with ExportBar("images", quiet=output.silent) as bar:
         result = run_export(replace(request, report=bar.update))
     if output.json:
         emit({**result.to_json(), "notes": _notes(result)})
-    if output.silent:
-        return
-    say, _ = printers(requested=request.dry_run)
+    if not output.silent:
+        _report(result, request.dry_run)
+    if request.dry_run:
+        return rerun()
+    receipt = receipt_beside(subset_at(path_to_read(request.table)))
+    return suggest("verify", receipt) if on_terminal() and receipt.is_file() else suggest("info", request.table)
+
+
+def _report(result: "ExportResult", dry_run: bool) -> None:
+    say, _ = printers(requested=dry_run)
     for note in _notes(result):
         say(note)
     size = f", {result.n_bytes:,} bytes" if result.paths else ""
     say(f"{counted(result.rows, 'image')}, {result.labelled:,} with a label, as {result.to}{size}")
-    if request.dry_run:
+    if dry_run:
         say(DRY_RUN)
     for path in result.paths:
         say(f"written: {path}")

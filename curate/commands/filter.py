@@ -9,7 +9,7 @@ import typer
 
 from curate.commands.declared import command_of, parameter
 from curate.commands.groups import OrderedCommand, typed
-from curate.commands.printing import Output, emit, printers, say, say_files
+from curate.commands.printing import NextCommand, Output, after_policy, emit, printers, say, say_files
 from curate.counted import counted
 from curate.options.option import Field
 from curate.policies.filter.options import FilterOptions, FilterRequest, with_rules
@@ -90,7 +90,7 @@ PARSER = RuleCommand
 
 
 @command_of(FilterOptions)
-def run(request: FilterRequest, output: Output, ctx: typer.Context) -> None:
+def run(request: FilterRequest, output: Output, ctx: typer.Context) -> NextCommand:
     """Keep the rows of a scored table that satisfy every rule.
 
     Example:
@@ -119,6 +119,7 @@ def run(request: FilterRequest, output: Output, ctx: typer.Context) -> None:
         emit({**result.to_json(), "notes": filter_notes(result)})
     elif request.dry_run or not output.quiet:
         _report(result, rules, request.dry_run)
+    return after_policy(request, result, "kept.parquet")
 
 
 def filter_notes(result: "Result") -> list[str]:

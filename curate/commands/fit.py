@@ -1,15 +1,14 @@
 """``curate fit``: scores fitted to a dataset."""
 
-import shlex
 from dataclasses import replace
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, print_lines, say, say_next, say_table
+from curate.commands.printing import NextCommand, Output, emit, print_lines, say, say_table, suggest
 from curate.fitting.options import FitOptions
 
 
 @command_of(FitOptions)
-def run(request: FitOptions, output: Output) -> None:
+def run(request: FitOptions, output: Output) -> NextCommand:
     """Fit scores to the dataset of a table.
 
     Example:
@@ -32,8 +31,4 @@ def run(request: FitOptions, output: Output) -> None:
         emit(result.to_json())
     elif not output.quiet:
         print_lines(result.lines(), say, say_table)
-        say_next(
-            f"curate score more/ --model {shlex.quote(str(request.out))} -o more.parquet"
-            if request.apply is None
-            else f"curate issues {shlex.quote(str(request.apply))}"
-        )
+    return suggest("verify", request.out) if request.apply is None else suggest("issues", request.apply)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, show, show_table
+from curate.commands.printing import NextCommand, emit, show, show_table, suggest, to_export, to_train, unused
 from curate.training.options import InfoOptions
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ MOST_SHOWN = 400  # maximum characters of a nested fact
 
 
 @command_of(InfoOptions)
-def run(request: InfoOptions, json_: options.Json = False) -> None:
+def run(request: InfoOptions, json_: options.Json = False) -> NextCommand:
     """Show what a file is: rows, columns, model, settings, counts.
 
     Example:
@@ -30,6 +30,19 @@ def run(request: InfoOptions, json_: options.Json = False) -> None:
         emit(description.__dict__)
     else:
         _report(description)
+    return _next(str(request.file), description)
+
+
+def _next(file: str, about: "Description") -> NextCommand:
+    """Return the command that usually follows a file of this kind."""
+    if about.kind == "cache":
+        return to_train(file, about.facts)
+    if about.kind == "table":
+        return suggest("report", file, "-o", unused("report.html"))
+    if about.kind == "subset":
+        return to_export(file)
+    words = {"receipt": ("verify", file), "rounds": ("round", "status", file), "checkpoint": ("models", file)}
+    return suggest(*words.get(about.kind, ("issues", file)))
 
 
 def _report(description: "Description") -> None:

@@ -1,6 +1,5 @@
 """``curate issues``: findings about the images of a table, by kind."""
 
-import shlex
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, printers, say, say_files, say_next
+from curate.commands.printing import NextCommand, Output, after_policy, emit, printers, say, say_files, suggest, unused
 from curate.counted import counted
 from curate.policies.issues.options import IssuesOptions
 
@@ -27,7 +26,7 @@ def run(
         options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
     ] = None,
     source: options.Source = None,
-) -> None:
+) -> NextCommand:
     """Report junk, dark, blurry and other unusual images, by kind.
 
     Example:
@@ -57,10 +56,11 @@ def run(
         _report(result, requested=request.out is None)
         if request.out is not None:
             say_files(result, dry_run=False)
-        else:
-            say_next(f"curate issues {shlex.quote(str(request.table))} --drop unusable -o clean.parquet")
         if sheet is not None:
             say(f"sheet: {sheet}")
+    if request.out is None and not request.drop and not request.drop_group:
+        return suggest("issues", request.table, "--drop", "unusable", "-o", unused("clean.parquet"))
+    return after_policy(request, result, "clean.parquet")
 
 
 def _report(result: "IssuesResult", *, requested: bool) -> None:

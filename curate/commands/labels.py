@@ -5,7 +5,7 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, printers, say_files
+from curate.commands.printing import NextCommand, Output, after_policy, emit, printers, say_files, suggest
 from curate.counted import counted
 from curate.policies.labels.options import LabelsOptions
 
@@ -21,7 +21,7 @@ N_CLASSES, N_PAIRS, N_ROWS, N_ANNOTATORS = 20, 10, 10, 20
 
 
 @command_of(LabelsOptions)
-def run(request: LabelsOptions, output: Output) -> None:
+def run(request: LabelsOptions, output: Output) -> NextCommand:
     """Find likely label errors from out-of-fold predictions.
 
     Example:
@@ -47,6 +47,9 @@ def run(request: LabelsOptions, output: Output) -> None:
     elif request.out is None or not output.quiet:
         _report(result, requested=request.out is None, below=request.below)
         say_files(result, dry_run=False)
+    if result.review is not None:
+        return suggest("review", request.table, result.review)
+    return after_policy(request, result, "checked.parquet")
 
 
 def _report(result: "LabelsResult", *, requested: bool, below: float) -> None:

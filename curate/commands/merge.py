@@ -1,15 +1,14 @@
 """``curate merge``: merge scored tables, or update the paths of moved images."""
 
-import shlex
 from dataclasses import replace
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, say_next
+from curate.commands.printing import NextCommand, Output, emit, suggest
 from curate.fitting.options import MergeOptions
 
 
 @command_of(MergeOptions)
-def run(request: MergeOptions, output: Output) -> None:
+def run(request: MergeOptions, output: Output) -> NextCommand:
     """Merge scored tables, or update the paths of moved images.
 
     Example:
@@ -27,11 +26,10 @@ def run(request: MergeOptions, output: Output) -> None:
     result = run_merge(replace(request, report=output.announce))
     if output.json:
         emit(result.to_json())
-        return
-    for note in result.notes:
-        output.note(note)
-    if request.root is not None:
-        output.note(f"{result.moved:,} of {result.rows:,} rows have a new path now")
-    output.note(f"scores: {result.path}")
-    if not output.quiet:
-        say_next(f"curate issues {shlex.quote(str(result.path))}")
+    else:
+        for note in result.notes:
+            output.note(note)
+        if request.root is not None:
+            output.note(f"{result.moved:,} of {result.rows:,} rows have a new path now")
+        output.note(f"scores: {result.path}")
+    return suggest("issues", result.path)

@@ -4,7 +4,7 @@ from typing import Any
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, say, show
+from curate.commands.printing import NextCommand, Output, emit, say, show, suggest
 from curate.training.options import ModelsConvertOptions, ModelsOptions
 
 GOOD_FOR = {  # purpose of shipped models by name; a card may have the same key
@@ -20,7 +20,7 @@ GOOD_FOR = {  # purpose of shipped models by name; a card may have the same key
 
 
 @command_of(ModelsOptions)
-def run(request: ModelsOptions, json_: options.Json = False) -> None:
+def run(request: ModelsOptions, json_: options.Json = False) -> NextCommand:
     """List the shipped models, or show a model card.
 
     The subcommand convert turns third-party weights into a checkpoint; see its --help.
@@ -47,10 +47,11 @@ def run(request: ModelsOptions, json_: options.Json = False) -> None:
             show(headline(stem, card, is_default=stem == DEFAULT))
             for line in about_lines(stem, card):
                 show(f"  {line}")
+    return suggest("models", DEFAULT) if request.name is None and DEFAULT in cards else suggest("doctor")
 
 
 @command_of(ModelsConvertOptions)
-def convert(request: ModelsConvertOptions, output: Output) -> None:
+def convert(request: ModelsConvertOptions, output: Output) -> NextCommand:
     """Convert third-party weights into a checkpoint; no code in them is run.
 
     Reads the published models of Pretrained Visual Uncertainties (.pth.tar), whose head becomes the column
@@ -71,6 +72,7 @@ def convert(request: ModelsConvertOptions, output: Output) -> None:
         head = f"with the head {result.head}" if result.head else "without a head: `curate train --freeze` adds one"
         say(f"{result.facts['architecture']} at {result.size} pixels, {head}")
         say(f"model {result.digest[:12]}: {request.out}")
+    return suggest("models", request.out)
 
 
 def headline(stem: str, card: dict[str, Any], *, is_default: bool) -> str:

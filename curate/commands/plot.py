@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit
+from curate.commands.printing import NextCommand, Output, emit, suggest, unused
 from curate.reporting.plots.options import PlotOptions
 from curate.reporting.plots.table import KINDS
 
 
 @command_of(PlotOptions)
-def run(request: PlotOptions, output: Output) -> None:
+def run(request: PlotOptions, output: Output) -> NextCommand:
     """Draw a chart of a table, for papers.
 
     Example:
@@ -36,6 +36,7 @@ def run(request: PlotOptions, output: Output) -> None:
     if output.json:
         emit(drawn.to_json())
     output.written(image=request.out)
+    return suggest("report", request.table, "-o", unused("report.html"))
 
 
 def _kinds() -> str:

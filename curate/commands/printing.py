@@ -1,11 +1,11 @@
-"""Output of commands: results on stdout, notes on stderr."""
+"""Output of commands: results on stdout, notes and the next command on stderr."""
 
 import io
 import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -111,15 +111,16 @@ def say_files(result: "Result", *, dry_run: bool) -> None:
     for name, path in result.paths().items():
         if path is not None:
             say(f"{name}: {path}")
-    if dry_run:
-        say_next("the same command without --dry-run")
-    elif written := [path for path in result.paths().values() if path is not None]:
-        say_next(f"curate export {shlex.quote(str(written[0]))} --to folder -o training")
+
+
+def on_terminal() -> bool:
+    """Return whether notes appear on a terminal, and not in a step of `curate run`."""
+    return sys.stderr.isatty() and sys.stdout is not sys.stderr
 
 
 def say_next(command: str) -> None:
     """Print the usual next command on a terminal, but not in a step of `curate run`."""
-    if sys.stderr.isatty() and sys.stdout is not sys.stderr:
+    if on_terminal():
         say(f"next: {command}")
 
 
@@ -230,3 +231,99 @@ def columns_that_fit(sizes: Sequence[int], width: int) -> list[list[int]]:
 
 def _value(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else single_line(value)
+
+
+@dataclass(frozen=True)
+class NextCommand:
+    """How a command ends: the command that usually follows, and the exit code.
+
+    Attributes:
+        line: a command line that runs as printed; empty if nothing follows.
+        code: exit code, 0 unless a check or a gate failed.
+        printer: prints the line as a line of the result, with or without a terminal; None: on a terminal only.
+    """
+
+    line: str
+    code: int = 0
+    printer: Callable[[str], None] | None = None
+
+    def show(self) -> None:
+        """Print the line."""
+        if self.line and self.printer is not None:
+            self.printer(f"next: {self.line}")
+        elif self.line:
+            say_next(self.line)
+
+
+def suggest(*words: object, code: int = 0) -> NextCommand:
+    """Return the command with these words after `curate`, quoted for a shell."""
+    return NextCommand(shlex.join(["curate", *map(str, words)]), code)
+
+
+def rerun(*more: object, code: int = 0) -> NextCommand:
+    """Return the command line as typed, without --dry-run, and with more words."""
+    return suggest(*(word for word in sys.argv[1:] if word != "--dry-run"), *more, code=code)
+
+
+def unused(name: str) -> str:
+    """Return a file name that does not exist in the current folder: the given one, or one with a number."""
+    stem, dot, suffix = name.partition(".")
+    number, free = 1, name
+    while os.path.lexists(free):
+        number += 1
+        free = f"{stem}-{number}{dot}{suffix}"
+    return free
+
+
+def to_export(table: object, *more: object, code: int = 0) -> NextCommand:
+    """Return the export of a table: its images, or its rows if the images have no known place."""
+    where = source_of(table)
+    if where is None:
+        return suggest("export", table, "--to", "csv", "-o", unused("training.csv"), code=code)
+    return suggest("export", table, "--to", "folder", *more, *where, "-o", unused("training"), code=code)
+
+
+def source_of(table: object) -> list[str] | None:
+    """Return the option --source that images of a table need, empty if it has their paths, None if it is unknown.
+
+    It is unknown where no terminal shows the next command, so that no file is opened.
+    """
+    if not on_terminal():
+        return None
+    from curate.manifest.store_path import path_to_read
+    from curate.tables.images import holds_paths
+    from curate.tables.table import open_table
+    from scoring.errors import InputError
+
+    try:
+        opened = open_table(path_to_read(str(table)))
+        if holds_paths(opened):
+            return []
+    except (InputError, OSError):  # in a store that no longer answers
+        return None
+    source = opened.metadata.get("source")
+    return ["--source", source] if isinstance(source, str) and Path(source).exists() else None
+
+
+def to_train(cache: object, about: Mapping[str, Any]) -> NextCommand:
+    """Return the training of a head on a cache of features, by its record."""
+    method = "mcinfonce" if about["columns"]["label"] is None else "losspred"
+    backbone = about["made_from"]["name"]
+    return suggest("train", method, "--cached", cache, "--backbone", backbone, "-o", unused("head.safetensors"))
+
+
+def after_policy(request: Any, result: "Result", name: str, *more: str, code: int = 0) -> NextCommand:
+    """Return what follows a policy: the run that writes, an export, or for an empty subset a report on the reasons.
+
+    Args:
+        request: with ``table`` and ``out``.
+        result: of the policy.
+        name: of the output, if none was given.
+        more: options of the export.
+        code: exit code.
+    """
+    if result.subset is None:
+        return rerun(*(() if request.out is not None else ("-o", unused(name))), code=code)
+    if not result.kept:
+        return suggest("report", request.table, result.subset, "-o", unused("report.html"), code=code)
+    return to_export(result.subset, *more, code=code)

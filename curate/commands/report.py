@@ -5,13 +5,14 @@ import json
 import typer
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, say
+from curate.commands.printing import NextCommand, Output, suggest
 from curate.counted import counted
+from curate.options.values import several
 from curate.reporting.options import ReportOptions
 
 
 @command_of(ReportOptions)
-def run(request: ReportOptions, output: Output) -> None:
+def run(request: ReportOptions, output: Output) -> NextCommand:
     """Show a table on one page: scores, funnel, images, a map.
 
     The page is a single file that works offline. Counts cover all rows; for a large table, the list is a sample.
@@ -34,15 +35,18 @@ def run(request: ReportOptions, output: Output) -> None:
     result = run_report(request)
     if output.json:
         typer.echo(json.dumps(result.facts(), ensure_ascii=True, allow_nan=False))
-    if output.quiet:
-        return
     for note in result.notes():
-        say(note)
+        output.note(note)
     if request.findings is not None:
-        say(f"findings: {request.findings}")
+        output.note(f"findings: {request.findings}")
     if result.path is not None:
         shown = sum(each >= 0 for each in result.document["thumbs"]["of"])
-        say(
+        output.note(
             f"report: {result.path}: {counted(result.document['rows']['n'], 'row')} listed, {shown:,} thumbnails, "
             f"{result.n_bytes / 1e6:,.1f} MB"
         )
+    return suggest("review", request.table, *several(request.results), *_of_source(request.source))
+
+
+def _of_source(source: str | None) -> list[str]:
+    return [] if source is None else ["--source", source]

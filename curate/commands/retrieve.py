@@ -6,8 +6,11 @@ from typing import Annotated
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, print_lines, show, show_table
+from curate.commands.printing import NextCommand, Output, emit, print_lines, show, show_table, suggest, unused
+from curate.options.values import several
 from curate.retrieval.options import RetrieveOptions
+
+MOST_EXAMPLES = 5  # queries in the next command
 
 
 @command_of(RetrieveOptions)
@@ -16,7 +19,7 @@ def run(
     output: Output,
     sheet: Annotated[Path | None, options.shared("--sheet", ": queries and what they found, NAME.png")] = None,
     source: options.SheetSource = None,
-) -> None:
+) -> NextCommand:
     """Find similar images, with the certainty of each match.
 
     Example:
@@ -50,8 +53,15 @@ def run(
         save_picture(answer_sheet(answers, source), sheet, overwrite=request.overwrite)
     if output.json:
         emit(answers.to_json())
-        return
-    print_lines(answers.lines(), show, show_table)
-    for note in answers.notes:
-        output.note(f"note: {note}")
-    output.written(answers=request.out, sheet=sheet)
+    else:
+        print_lines(answers.lines(), show, show_table)
+        for note in answers.notes:
+            output.note(f"note: {note}")
+        output.written(answers=request.out, sheet=sheet)
+    table = next((query for query in several(request.queries) if str(query).endswith(".parquet")), None)
+    if table is not None:
+        against = [] if str(table) == str(request.table) else ["--against", request.table]
+        return suggest("dedup", table, *against, "-o", unused("unique.parquet"))
+    words = [word for name in answers.queries.names[:MOST_EXAMPLES] for word in ("--unlike", name)]
+    words += [] if request.model is None else ["--model", str(request.model)]
+    return suggest("filter", request.table, *words, "-o", unused("kept.parquet"))

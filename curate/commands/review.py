@@ -1,6 +1,7 @@
 """``curate review``: decide on suspected images in the browser; samples to judge, and what the verdicts show."""
 
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,13 +10,28 @@ from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
 from curate.commands.labels import readings, verdict_lines
-from curate.commands.printing import Output, emit, print_lines, printers, show, show_table
+from curate.commands.printing import (
+    NextCommand,
+    Output,
+    emit,
+    print_lines,
+    printers,
+    rerun,
+    show,
+    show_table,
+    suggest,
+    unused,
+)
 from curate.counted import counted
+from curate.options.values import several
 from curate.policies.audit.options import ReviewPlanOptions, ReviewVerdictsOptions
 from curate.reviewing.options import ReviewOptions
 
 if TYPE_CHECKING:
+    from curate.policies.audit.examine import PairReading
+    from curate.policies.audit.results import AuditReading
     from curate.policies.dedup.quality.precision import Precision, Suggestion
+    from curate.policies.labels.review import Verdicts
     from curate.policies.sampled import Share
     from curate.reporting.served.server import Server
 
@@ -25,7 +41,7 @@ def run(
     request: ReviewOptions,
     output: Output,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-) -> None:
+) -> NextCommand:
     """Review suspected images in groups, or browse a table.
 
     Example:
@@ -45,7 +61,7 @@ def run(
 
     `review plan` draws a random sample to judge, and `review verdicts` reports the result.
     """
-    from curate.reviewing.serve import run_review
+    from curate.reviewing.serve import ReviewSite, run_review
 
     server = run_review(request)
     if output.json:
@@ -56,6 +72,10 @@ def run(
         output.note(note)
     replace_elapsed(lambda: None)
     _serve(server, browser=not no_open)
+    site = server.site
+    if isinstance(site, ReviewSite) and site.review.file.path.is_file():
+        return NextCommand(site.next_command)
+    return suggest("issues", request.table)
 
 
 def _serve(server: "Server", *, browser: bool) -> None:
@@ -72,7 +92,7 @@ def _serve(server: "Server", *, browser: bool) -> None:
 
 
 @command_of(ReviewPlanOptions)
-def plan(request: ReviewPlanOptions, output: Output) -> None:
+def plan(request: ReviewPlanOptions, output: Output) -> NextCommand:
     """Plan how many images to judge for a guarantee, and draw them.
 
     Example:
@@ -90,10 +110,11 @@ def plan(request: ReviewPlanOptions, output: Output) -> None:
     planned = run_review_plan(request)
     requested = request.out is None
     output.result(planned, lambda: print_lines(planned.lines(), *printers(requested=requested)), requested=requested)
+    return rerun("-o", unused("kept.audit.csv")) if requested else suggest("review", request.table, request.out)
 
 
 @command_of(ReviewVerdictsOptions)
-def verdicts(request: ReviewVerdictsOptions, json_: options.Json = False) -> None:
+def verdicts(request: ReviewVerdictsOptions, json_: options.Json = False) -> NextCommand:
     """Report what verdicts show about images, pairs or labels.
 
     Example:
@@ -122,6 +143,33 @@ def verdicts(request: ReviewVerdictsOptions, json_: options.Json = False) -> Non
             show(line)
     else:
         print_lines(read.lines(), show, show_table)
+    return _after_verdicts(Path(several(request.answers)[0]), read)
+
+
+def _after_verdicts(sample: Path, read: "AuditReading | PairReading | Verdicts") -> NextCommand:
+    """Return the command that uses the verdicts on a sample of the reviewed table."""
+    from curate.policies.audit.examine import PairReading
+    from curate.policies.audit.results import AuditReading
+    from curate.policies.sampled import verdicts_beside
+    from curate.policies.verdicts import BEGIN, read_verdicts
+
+    file = Path(str(verdicts_beside(sample)))
+    table = (
+        next((line.table for line in read_verdicts(file).all if line.verdict == BEGIN), "") if file.is_file() else ""
+    )
+    if not table:
+        return suggest("review", "--help")
+    if isinstance(read, AuditReading):
+        rate = next((f"{share:.0%}" for share, kept in read.kept.items() if kept), "")
+        words = ("filter", table, "--max-bad-rate", rate) if rate else ("calibrate", table)
+        return suggest(*words, "--audit", sample, "-o", unused("kept.parquet" if rate else "calibration.json"))
+    suggestions = read.suggestions if isinstance(read, PairReading) else ()
+    limits = [
+        f"--finder={each.finder} --threshold={each.threshold}" for each in suggestions if each.threshold is not None
+    ]
+    if limits:
+        return suggest("dedup", table, *" ".join(limits).split(), "-o", unused("unique.parquet"))
+    return suggest("report", table, "-o", unused("report.html"))
 
 
 def precision_lines(measured: "Precision") -> list[str]:

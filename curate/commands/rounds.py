@@ -1,5 +1,6 @@
 """``curate round``: labelling in rounds; each of its commands is a thin one."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ import typer
 from curate.commands import status
 from curate.commands.declared import command_of
 from curate.commands.groups import plain_app
-from curate.commands.printing import Output, emit, say, show, show_table
-from curate.commands.status import import_notes
+from curate.commands.printing import NextCommand, Output, emit, say, show, show_table, suggest, unused
+from curate.commands.status import after_batch, import_notes
 from curate.counted import counted
 from curate.rounds.options import (
     RoundImportOptions,
@@ -25,6 +26,7 @@ from curate.rounds.options import (
 if TYPE_CHECKING:
     from curate.rounds.files.folder import Folder
     from curate.rounds.import_labels import ImportResult
+    from curate.rounds.next import NextResult
     from curate.rounds.simulation.run import Simulation
 
 HELP = """Label in rounds: export batches, import labels, measure gains.
@@ -46,7 +48,7 @@ learning curves of both. Each round is a small folder, and no file in it is ever
 
 
 @command_of(RoundSimulateOptions)
-def simulate(request: RoundSimulateOptions, output: Output) -> None:
+def simulate(request: RoundSimulateOptions, output: Output) -> NextCommand:
     """Simulate labelling strategies on a fully labelled table.
 
     Example:
@@ -69,6 +71,8 @@ def simulate(request: RoundSimulateOptions, output: Output) -> None:
     if request.out is not None:
         for path in (request.out, Path(request.out).with_suffix(".csv")):
             output.note(f"results: {path}")
+    best = max(simulation.curves, key=lambda name: float(simulation.curves[name].area.mean()))
+    return suggest("round", "init", unused("rounds"), request.table, "--strategy", best)
 
 
 def _report_simulation(simulation: "Simulation") -> None:
@@ -93,7 +97,7 @@ def _report_simulation(simulation: "Simulation") -> None:
 
 
 @command_of(RoundInitOptions)
-def init(request: RoundInitOptions, output: Output) -> None:
+def init(request: RoundInitOptions, output: Output) -> NextCommand:
     """Create a folder of rounds for a table, without a batch yet.
 
     Example:
@@ -109,6 +113,7 @@ def init(request: RoundInitOptions, output: Output) -> None:
         emit({"folder": str(request.folder), **opened.settings.to_json()})
     elif not output.quiet:
         _report_start(request, opened)
+    return replace(suggest("round", "next", request.folder), printer=say)
 
 
 def _report_start(request: RoundInitOptions, opened: "Folder") -> None:
@@ -133,11 +138,10 @@ def _report_start(request: RoundInitOptions, opened: "Folder") -> None:
         )
     for rule in fixed.rules:
         say(f"status says stop once it is shown, at {fixed.confidence:.10g} confidence, that {rule}")
-    say(f"next: curate round next {request.folder}")
 
 
 @command_of(RoundNextOptions)
-def next_(request: RoundNextOptions, output: Output) -> None:
+def next_(request: RoundNextOptions, output: Output) -> NextCommand:
     """Pick the next batch and write it for the annotators.
 
     Example:
@@ -150,8 +154,12 @@ def next_(request: RoundNextOptions, output: Output) -> None:
     result = run_round_next(request)
     if output.json:
         emit({"round": result.number, "export": str(result.export), "state": result.state})
-    if output.silent:
-        return
+    elif not output.quiet:
+        _report_next(result)
+    return after_batch(request.folder, "status", request.folder)
+
+
+def _report_next(result: "NextResult") -> None:
     picked, model = result.state["picked"], result.state["model"]
     for note in result.notes:
         say(note)
@@ -168,7 +176,7 @@ def next_(request: RoundNextOptions, output: Output) -> None:
 
 
 @command_of(RoundImportOptions)
-def import_(request: RoundImportOptions, output: Output) -> None:
+def import_(request: RoundImportOptions, output: Output) -> NextCommand:
     """Import labels, validate them, and store them with the round.
 
     Example:
@@ -183,6 +191,7 @@ def import_(request: RoundImportOptions, output: Output) -> None:
         emit({**imported.to_json(), "notes": import_notes(imported)})
     elif not output.quiet:
         _report_import(imported)
+    return suggest("round", "status", request.folder)
 
 
 def _report_import(imported: "ImportResult") -> None:
@@ -200,13 +209,14 @@ def _report_import(imported: "ImportResult") -> None:
 
 
 @command_of(RoundLabelsOptions)
-def labels_(request: RoundLabelsOptions, output: Output) -> None:
+def labels_(request: RoundLabelsOptions, output: Output) -> NextCommand:
     """Write the label of every image, and how much votes disagree.
 
     Example:
 
         curate round labels rounds -o labels.parquet
     """
+    from curate.rounds.files.folder import open_folder
     from curate.rounds.labels import run_round_labels
 
     counts = run_round_labels(request)
@@ -214,10 +224,11 @@ def labels_(request: RoundLabelsOptions, output: Output) -> None:
         emit({"path": str(request.out), **counts})
     elif not output.quiet:
         say(f"{request.out}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
+    return suggest("labels", open_folder(request.folder).settings.table, "--labelled", request.folder)
 
 
 @command_of(RoundPlotOptions)
-def plot_(request: RoundPlotOptions, output: Output) -> None:
+def plot_(request: RoundPlotOptions, output: Output) -> NextCommand:
     """Draw learning curves with their intervals.
 
     Example:
@@ -231,6 +242,9 @@ def plot_(request: RoundPlotOptions, output: Output) -> None:
         emit({"image": str(out)})
     elif not output.quiet:
         say(f"image: {out}")
+    if Path(request.source).is_dir():
+        return suggest("round", "status", request.source)
+    return suggest("round", "init", unused("rounds"), json.loads(Path(request.source).read_bytes())["table"])
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

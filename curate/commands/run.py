@@ -11,7 +11,7 @@ import typer
 
 from curate.commands.declared import command_of
 from curate.commands.groups import USAGE
-from curate.commands.printing import BRIEF, DRY_RUN, Output, emit, say, show, show_table
+from curate.commands.printing import BRIEF, DRY_RUN, NextCommand, Output, emit, rerun, say, show, show_table, suggest
 from curate.pipeline.options import RunOptions
 from scoring.errors import InputError
 
@@ -22,7 +22,7 @@ KILLED = 128  # exit codes from here mean interrupted, which the command has rep
 
 
 @command_of(RunOptions)
-def run(request: RunOptions, output: Output, ctx: typer.Context) -> None:
+def run(request: RunOptions, output: Output, ctx: typer.Context) -> NextCommand:
     """Run a pipeline of steps from a file.
 
     Example:
@@ -59,6 +59,9 @@ def run(request: RunOptions, output: Output, ctx: typer.Context) -> None:
         if result.code < KILLED:
             say(f"stopped at step {stopped}; fix it and repeat the command, or repeat that step with --again {stopped}")
         raise typer.Exit(result.code)
+    if dry_run:
+        return rerun()
+    return suggest("run", request.file) if result.receipt is None else suggest("verify", result.receipt)
 
 
 class Typed:

@@ -1,6 +1,5 @@
 """``curate score``: an embedding and a certainty for every image."""
 
-import shlex
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -8,14 +7,14 @@ import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import BRIEF, Output, emit, say, say_next, say_table
+from curate.commands.printing import BRIEF, NextCommand, Output, emit, say, say_table, suggest
 from curate.commands.progress import ScoreBar
 from curate.engines.options import ScoreOptions
 from curate.options.values import several
 
 
 @command_of(ScoreOptions, scorer="dtype", dtype="workers", workers="batch_size", embedding="quality")
-def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> None:
+def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> NextCommand:
     """Score every image: certainty, embedding, hashes, image quality.
 
     Every image becomes a row of the table; an unreadable one has a status and an error instead of scores. Repeat the
@@ -49,7 +48,6 @@ def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> None:
             say(note)
     elif not output.quiet:
         _report(result)
-        say_next(f"curate issues {shlex.quote(str(result.path))}")
     if output.json:
         emit({**asdict(result), "path": str(result.path), "failed": result.failed})
     if result.failed == result.rows:
@@ -60,6 +58,7 @@ def run(request: ScoreOptions, output: Output, ctx: typer.Context) -> None:
             "column `error`"
             f"{start}"
         )
+    return suggest("issues", result.path)
 
 
 def _report(result: Any) -> None:

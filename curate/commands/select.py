@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, printers, say_files
+from curate.commands.printing import NextCommand, Output, after_policy, printers, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
 from curate.policies.select.options import SelectOptions
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @command_of(SelectOptions, set="budget", embedding="holdout_loss")
-def run(request: SelectOptions, output: Output) -> None:
+def run(request: SelectOptions, output: Output) -> NextCommand:
     """Choose the rows to label next, or to train on.
 
     Example:
@@ -44,6 +44,7 @@ def run(request: SelectOptions, output: Output) -> None:
             )
         )
     output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
+    return after_policy(request, result, "batch.parquet")
 
 
 def _report(result: "SelectResult", dry_run: bool) -> None:

@@ -4,11 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, check_report, emit, print_lines, show, show_table, write_json
+from curate.commands.printing import (
+    NextCommand,
+    Output,
+    check_report,
+    emit,
+    print_lines,
+    show,
+    show_table,
+    suggest,
+    unused,
+    write_json,
+)
 from curate.selftests.options import SelftestOptions
 
 
@@ -21,7 +30,7 @@ def run(
     ] = None,
     out: options.Everything = None,
     overwrite: options.Overwrite = False,
-) -> None:
+) -> NextCommand:
     """Test whether scores behave like uncertainties on your images.
 
     Blur, noise, zoom, a grey box, recompression and darkness must make every score less certain, increasingly so with
@@ -52,4 +61,7 @@ def run(
         print_lines(result.lines(), show, show_table)
     output.written(image=plot, report=out)
     if not result.passed:
-        raise typer.Exit(1)
+        return suggest("doctor", code=1)
+    if Path(request.images_of).suffix == ".parquet":
+        return suggest("filter", request.images_of, "--keep-top", "80%", "-o", unused("kept.parquet"))
+    return suggest("score", request.images_of, "-o", unused("scores.parquet"))

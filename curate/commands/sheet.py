@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from curate.commands.declared import command_of
-from curate.commands.printing import Output, emit, say
+from curate.commands.printing import NextCommand, Output, emit, say, suggest, unused
 from curate.sheets.options import SheetOptions
 
 
 @command_of(SheetOptions)
-def run(request: SheetOptions, output: Output) -> None:
+def run(request: SheetOptions, output: Output) -> NextCommand:
     """Draw a contact sheet of the highest and lowest rows of a column.
 
     Example:
@@ -34,6 +34,9 @@ def run(request: SheetOptions, output: Output) -> None:
         shown = how_to_show(drawn.image, os.environ)
         if shown is not None and sys.stderr.isatty():
             say(f"this terminal shows it: {shown}")
+    if request.decisions is not None:
+        return suggest("report", request.table, "-o", unused("report.html"))
+    return suggest("filter", request.table, "--keep-top", "80%", "--column", drawn.column, "-o", unused("kept.parquet"))
 
 
 def how_to_show(picture: Path, environment: Mapping[str, str]) -> str | None:

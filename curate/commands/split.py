@@ -8,7 +8,7 @@ import typer
 from curate.commands.declared import command_of
 from curate.commands.dedup import Threshold
 from curate.commands.groups import OrderedCommand, typed
-from curate.commands.printing import Output, printers, say_files
+from curate.commands.printing import NextCommand, Output, after_policy, printers, say_files
 from curate.counted import counted
 from curate.policies.split.options import SplitOptions
 
@@ -27,7 +27,7 @@ def run(
     ctx: typer.Context,
     output: Output,
     threshold: Threshold = None,
-) -> None:
+) -> NextCommand:
     """Split a table into train, val and test; copies stay together.
 
     Example:
@@ -47,6 +47,7 @@ def run(
 
     result = run_split(replace(request, finder=finders_in_order(typed(ctx))))
     output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
+    return after_policy(request, result, "split.parquet", "--per", "split")
 
 
 def _report(result: "SplitResult", dry_run: bool) -> None:

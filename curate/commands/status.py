@@ -1,13 +1,14 @@
 """``curate round status``: the accuracy so far, and whether to stop."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import EXIT_GATE, emit, show, show_table
+from curate.commands.printing import EXIT_GATE, NextCommand, emit, on_terminal, show, show_table, suggest, unused
 from curate.counted import counted, listed
 from curate.rounds.options import RoundStatusOptions
 from scoring.errors import InputError
@@ -199,7 +200,7 @@ def run(
         bool, typer.Option("--fail-unless-stop", help=f"Exit with {EXIT_GATE} until a --stop rule is reached.")
     ] = False,
     json_: options.Json = False,
-) -> None:
+) -> NextCommand:
     """Report the accuracy so far, and whether to stop.
 
     Example:
@@ -220,8 +221,26 @@ def run(
         emit(_status_json(status))
     else:
         _show_status(status, details=all_)
-    if fail_unless_stop and not status.stop:
-        raise typer.Exit(EXIT_GATE)
+    code = EXIT_GATE if fail_unless_stop and not status.stop else 0
+    if status.stop:
+        return suggest("round", "labels", status.path, "-o", unused("labels.parquet"), code=code)
+    if status.counts["pending"]:
+        return after_batch(status.path, "next", status.path, "--partial", code=code)
+    return suggest("round", "next", status.path, code=code)
+
+
+def after_batch(folder: str | Path, *other: object, code: int = 0) -> NextCommand:
+    """Return the import of the last batch if annotators fill in its file or sort its folder, else `round` OTHER."""
+    if on_terminal():
+        from curate.exporting.table import TOOLS
+        from curate.rounds.files.folder import open_folder
+        from curate.rounds.next import EXPORT
+
+        last, kind = open_folder(folder).rounds[-1], TOOLS[open_folder(folder).settings.format]
+        export = last.folder / (EXPORT + kind.suffix)
+        if export.suffix == ".csv" or export.is_dir():
+            return suggest("round", "import", folder, export, code=code)
+    return suggest("round", *other, code=code)
 
 
 def _status_json(status: "Status") -> dict[str, Any]:

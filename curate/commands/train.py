@@ -1,6 +1,5 @@
 """``curate train``: fit a model that ``curate score`` can use."""
 
-import shlex
 from dataclasses import replace
 from typing import Annotated
 
@@ -10,8 +9,9 @@ from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
 from curate.commands.methods import MethodCommand
-from curate.commands.printing import Output, emit, say_next
+from curate.commands.printing import NextCommand, Output, emit, suggest, unused
 from curate.commands.progress import TrainBar
+from curate.options.values import several
 from curate.training.options import TrainOptions
 
 PARSER = MethodCommand
@@ -25,7 +25,7 @@ def run(
         int, typer.Option(metavar="N", help="Number of GPUs, one process each; with --device cpu, of processes.")
     ] = 1,
     engine: Annotated[str, options.shared("--engine", metavar="NAME", show_default=True)] = "local",
-) -> None:
+) -> NextCommand:
     """Train a model, or a head on an existing model.
 
     --set sets parameters of the method, its views and its steps; curate train METHOD --help lists them with the paper,
@@ -57,7 +57,8 @@ def run(
         raise InputError(f"expected --engine local, ray, ray:auto or ray:HOST:PORT, got {engine!r}")
     if is_launcher(devices) and name == "local":
         replace_elapsed(lambda: None)
-        return launch(devices)
+        launch(devices)
+        return NextCommand("")  # the first process shows it
     output = replace(output, quiet=output.quiet or is_silent())
     with TrainBar(quiet=output.quiet) as bar:
         typed = replace(request, report=bar.update, announce=output.note)
@@ -69,7 +70,10 @@ def run(
             result = run_train(typed)
     output.note(", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items()))
     output.note(f"model {result.model[:12]}: {request.out}")
-    if not output.quiet:
-        say_next(f"curate score photos/ --model {shlex.quote(str(request.out))} -o scores.parquet")
     if output.json and not is_silent():
         emit(result.to_json())
+    if is_silent():
+        return NextCommand("")
+    if request.data is None:
+        return suggest("models", request.out)
+    return suggest("score", *several(request.data), "--model", request.out, "-o", unused("scores.parquet"))

@@ -1,14 +1,13 @@
 """``curate verify``: a subset, or the batches of rounds, recomputed from their receipts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from curate.commands import options
 from curate.commands.declared import command_of
-from curate.commands.printing import emit, show
+from curate.commands.printing import NextCommand, emit, show, suggest, to_export
 from curate.commands.status import check_words
 from curate.counted import counted
 from curate.lineage.options import VerifyOptions
@@ -130,7 +129,7 @@ def _pixel_lines(check: "PixelCheck") -> list[str]:
 def run(
     request: VerifyOptions,
     json_: options.Json = False,
-) -> None:
+) -> NextCommand:
     """Recompute a subset or batch from its receipt, and compare.
 
     Example:
@@ -158,21 +157,23 @@ def run(
     rounds = rounds_at(receipt) if isinstance(receipt, Path) else None
     if of_calibration(receipt) is not None:
         _refuse(request, "a calibration", ("root", "chain", "pixels", "source"))
-        identical = _calibration(receipt, table, json_, line)
+        identical, following = _calibration(receipt, table, json_, line), suggest("info", receipt)
     elif isinstance(receipt, Path) and is_pipeline_receipt(receipt):
         _refuse(request, "a pipeline", ("table", "root", "chain", "pixels", "source"))
-        identical = _pipeline(receipt, json_)
+        identical, following = _pipeline(receipt, json_), suggest("info", receipt)
     elif receipt.suffix == ".safetensors":
         _refuse(request, "a fitted model", ("root", "chain", "pixels", "source"))
-        identical = _fit(path_on_disk(receipt, "a fitted model"), table, json_, line)
+        identical, following = (
+            _fit(path_on_disk(receipt, "a fitted model"), table, json_, line),
+            suggest("info", receipt),
+        )
     elif rounds is not None:
         _refuse(request, "rounds", ("root", "chain", "pixels", "source"))
         moved = None if table is None else path_on_disk(table, "--table of rounds")
-        identical = _rounds(*rounds, moved, json_, line)
+        identical, following = _rounds(*rounds, moved, json_, line), suggest("round", "status", rounds[0])
     else:
-        identical = _subset(request, json_, line)
-    if not identical:
-        raise typer.Exit(1)
+        identical, following = _subset(request, json_, line)
+    return following if identical else replace(following, code=1)
 
 
 def _refuse(request: VerifyOptions, what: str, names: tuple[str, ...]) -> None:
@@ -182,7 +183,7 @@ def _refuse(request: VerifyOptions, what: str, names: tuple[str, ...]) -> None:
             raise InputError(f"expected no --{name.replace('_', '-')} with {what}; it is for the receipt of a subset")
 
 
-def _subset(request: VerifyOptions, json_: bool, line: Callable[[str], None]) -> bool:
+def _subset(request: VerifyOptions, json_: bool, line: Callable[[str], None]) -> tuple[bool, NextCommand]:
     from curate.lineage.verify import run_verify
 
     result = run_verify(request)
@@ -190,7 +191,10 @@ def _subset(request: VerifyOptions, json_: bool, line: Callable[[str], None]) ->
         emit({**result.to_json(), **lines_of(result)})
     for text in proof_lines(result):
         line(text)
-    return result.identical
+    if result.different:
+        return False, suggest("explain", result.input, result.different[0].key)
+    subset = Path(str(request.receipt).removesuffix(".receipt.json").removesuffix(".parquet") + ".parquet")
+    return result.identical, to_export(subset) if subset.is_file() else suggest("info", request.receipt)
 
 
 def _fit(model: Path, table: Path | None, json_: bool, line: Callable[[str], None]) -> bool:

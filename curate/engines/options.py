@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from curate.engines.table import ENGINES
 from curate.options import fields
+from curate.options.fields import ReadingOptions, ScoringOptions
 from curate.options.option import Note, Option, shared
-from curate.options.scoring import ReadingOptions, ScoringOptions
 from scoring.scorers import free_scorers
 
 if TYPE_CHECKING:

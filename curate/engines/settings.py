@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from curate.columns import OK
-from curate.options.scoring import ScoringOptions
+from curate.options.fields import ScoringOptions
 from scoring.errors import InputError
 from scoring.images.deep import LEAST_WHITE, WHITE
 from scoring.images.outcome import STATUSES

@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
-from curate.options.scoring import ReadingOptions
+from curate.options.fields import ReadingOptions
 from scoring.settings import require_between
 
 MAX_FILE_BYTES = 256 << 20  # bound on an image; larger ones get the status `too_large`

@@ -1,4 +1,4 @@
-"""Fields shared by several commands."""
+"""Fields shared by several commands, and the options with which images are read and scored."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,3 +105,65 @@ class TableOptions:
 
     table: Table
     out: Annotated[str | Path | None, shared("--out", path="output")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions:
+    """How to score."""
+
+    device: Device = "auto"
+    precision: Precision = "auto"
+    backend: Annotated[
+        str, Option("Backend of the network: torch; or openvino, faster on a CPU (an extra).", metavar="NAME")
+    ] = "torch"
+    batch_size: Annotated[int | None, shared("--batch-size", "; by default 64 on a CPU, 256 on a GPU")] = None
+    fit: Annotated[
+        bool, Option("Finally fit scores to the dataset: unc_fitted and its components.", "--fit/--no-fit")
+    ] = True
+    quality: Annotated[
+        bool,
+        Option(
+            "Omit image quality, the columns quality_*.",
+            " /--no-quality",
+            python="Measure image quality: the columns ``quality_*``.",
+            default=False,
+        ),
+    ] = True
+    decode: Annotated[
+        str,
+        Option(
+            "Where plain JPEGs are decoded; gpu needs --no-quality.",
+            metavar="cpu|gpu",
+            python="Where plain JPEGs are decoded, cpu or gpu; gpu needs ``quality=False``.",
+        ),
+    ] = "cpu"
+    max_pixels: Annotated[int, Option("Do not decode larger images; they get the status too_large.")] = 100_000_000
+    decode_timeout: Annotated[
+        float,
+        Option(
+            "Processor time per image that is not a plain JPEG, PNG or WebP; beyond it, the status timeout.",
+            metavar="SECONDS",
+            python="Seconds of processor time for one image that is no plain JPEG, PNG or WebP; beyond it, the status "
+            "timeout.",
+        ),
+    ] = 20.0
+    allow_truncated: Annotated[bool, Option("Score the readable part of a truncated image, with a warning.")] = False
+    white: White = None
+    shard_size: Annotated[int, Option("Rows committed at a time; a kill loses at most that many.")] = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """How to read a source."""
+
+    limit: Limit = None
+    key: Key = None
+    path_column: PathColumn = None
+    image_column: ImageColumn = None
+    root: Root = None
+    label_from_folder: Annotated[bool, shared("--label-from-folder", ", in a column `label`")] = False
+    connections: Connections = 64
+    follow_symlinks: Annotated[bool, Option("Follow links to folders; loops are cut.")] = False
+    hidden: Annotated[bool, Option("Include hidden files and folders.")] = False
+    max_bytes: Annotated[int, Note("Bound on the size of one image, in bytes.")] = 256 << 20
+    allow_private_hosts: Annotated[bool, Note("URLs inside the source may lead into private networks.")] = False

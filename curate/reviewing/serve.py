@@ -64,7 +64,12 @@ class ReviewSite:
         notes: remarks for the reader.
         start: the path of the first page.
         browse: creates the site of all rows.
+
+    Attributes:
+        next_command: the command line that applies the decisions.
     """
+
+    next_command = ""
 
     def __init__(
         self,
@@ -237,6 +242,7 @@ def run_review(options: ReviewOptions) -> Server:
     server.site = site = ReviewSite(
         under_review, images, page, token, notes, BROWSE if options.browse else "", table_site
     )
+    site.next_command = about.next_command()
     if options.browse:
         notes += site.table.notes
     return server
