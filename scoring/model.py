@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from scoring.backbones import feature_width, stored_backbone
 from scoring.cards import PartSpec
-from scoring.class_heads import ClassifierHeadSpec
+from scoring.class_heads import ClassifierHeadSpec, HeadSpec
 from scoring.crops import ten_crops
 from scoring.errors import InputError
-from scoring.heads import EMBEDS, HeadSpec
+from scoring.heads import EMBEDS
 from scoring.images import Preprocessing
 from scoring.joined_backbone import PLAIN_MEAN, PLAIN_STD, JoinedBackbone
 from scoring.scorers import CROPS, HEAD_OF_PIXELS, LOGITS, Scorer, columns_of, scored

@@ -20,6 +20,7 @@ from curate.tables.known import read_known
 from curate.tables.needs import MAX, MIN, Needs, default_column
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
+from scoring.arrays import Array, Floats
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -34,7 +35,6 @@ TARGETS = {
     NEIGHBOUR: "its nearest labelled neighbour is of another class",
 }
 CLOSE = 1e-6  # tolerance for scores edited in a spreadsheet
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ScoreColumn:
     column: str
     sign: int
 
-    def doubt(self, values: NDArray) -> Floats:
+    def doubt(self, values: Array) -> Floats:
         """Return values with the sign for which high is uncertain."""
         return self.sign * np.asarray(values, np.float64)
 

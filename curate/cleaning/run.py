@@ -236,7 +236,7 @@ def _has_classes(pieces: Iterable[pa.Table | pa.RecordBatch]) -> bool:
     values = pa.chunked_array(chunks or [pa.nulls(0)])
     with suppress(pa.ArrowNotImplementedError):  # a list is not a class
         counts = pc.value_counts(values.drop_null())
-        return sum(each["counts"].as_py() >= 2 for each in counts) >= 2
+        return bool(sum(each["counts"].as_py() >= 2 for each in counts) >= 2)
     return False
 
 

@@ -7,8 +7,8 @@ from typing import IO, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from curate.commands.options import MEANS
 from curate.commands.printing import say
+from curate.options.texts import MEANS
 
 LONGEST = 72  # characters of the first line of a command's help; a narrow terminal wraps it
 USAGE: Any = typer.BadParameter.__base__  # all errors of parsing a command line
@@ -29,7 +29,7 @@ TAKES = {
 }
 
 
-class UsageMistake(USAGE):
+class UsageMistake(USAGE):  # type: ignore[misc]  # a class that Typer does not export
     """A usage error, shown as one line like every error."""
 
     def show(self, file: IO[Any] | None = None) -> None:

@@ -14,7 +14,6 @@ from curate.evaluation.measures import (
     FEW,
     INFINITE,
     SEPARATED,
-    Floats,
     Measure,
     Shape,
     measured,
@@ -26,6 +25,7 @@ from curate.evaluation.ranked import SHAPES, at_random, ranked
 from curate.statistics.calibrators import LogisticFit, logistic_regression, newton_step, newton_terms
 from curate.statistics.retrieval import adjusted_rand_index, normalized_mutual_information
 from curate.statistics.weighted import RankOrder, harmonic_sums, least_aurc, weighted_sums
+from scoring.arrays import Array, Floats
 from scoring.metrics.classifier import cross_validate
 from scoring.metrics.duplicates import group_duplicates
 from scoring.metrics.neighbours import knn_vote, nearest
@@ -288,7 +288,7 @@ def certainty_measures(
     return measures, curves
 
 
-def _curve(measures: NDArray, column: str) -> list[dict[str, float | None]]:
+def _curve(measures: Array, column: str) -> list[dict[str, float | None]]:
     """Return the accuracy with bounds at each coverage of one column."""
     points: list[dict[str, float | None]] = []
     for coverage, measure in zip(COVERAGES, measures, strict=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curate.columns import is_less_certain
-from curate.evaluation.measures import Floats, Measure, Shape, measured, widened_share
+from curate.evaluation.measures import Measure, Shape, measured, widened_share
 from curate.statistics.degradations import (
     AUGMENTATIONS,
     WORSE,
@@ -20,6 +20,7 @@ from curate.statistics.degradations import (
     resize,
 )
 from curate.statistics.weighted import RankOrder, weighted_spearman
+from scoring.arrays import Floats
 from scoring.errors import InputError
 from scoring.runner import Runner
 

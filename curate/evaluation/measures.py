@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.tables.typed_json import plain_json
+from scoring.arrays import Floats
 from scoring.metrics.proportions import wilson
 from scoring.metrics.ranking import auroc_interval
 from scoring.metrics.resampling import Interval, percentiles, resample
 
-Floats = NDArray[np.float64]
 EMBEDDING = "embedding"  # column name for measures of the embedding, not of a score
 BASELINE = "baseline"  # column name for the value without the embedding
 FEW = 10  # rows of the rarer outcome below which the bootstrap underestimates the variance

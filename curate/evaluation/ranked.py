@@ -4,8 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curate.evaluation.measures import Floats, Shape
+from curate.evaluation.measures import Shape
 from curate.statistics.retrieval import average_precision_at_r
+from scoring.arrays import Floats
 
 RECALLS = (2, 4)  # in addition to Recall@1
 MAP = "mAP@R"

@@ -20,7 +20,7 @@ from curate.evaluation.correctness import (
     too_many,
 )
 from curate.evaluation.joined import LabelledFile, class_names, named_column
-from curate.evaluation.measures import Floats, Shape
+from curate.evaluation.measures import Shape
 from curate.evaluation.protocol import VOTERS, Protocol, ProtocolSettings
 from curate.evaluation.rows import MeasuredRows, embeddings
 from curate.probes.mixture import fit_mixture
@@ -29,6 +29,7 @@ from curate.tables.needs import Needs
 from curate.tables.provenance import require_same_model
 from curate.tables.rows import read_rows
 from curate.tables.table import Table
+from scoring.arrays import Array, Floats
 from scoring.errors import InputError
 from scoring.metrics.classifier import MOST_ROWS, fit_linear
 from scoring.metrics.neighbours import knn_vote, nearest
@@ -274,7 +275,7 @@ class _ProbeRuns:
         self.measured.right[name] = (answers == self.labels).numpy()
         self.measured.baseline[name] = self.frequent if baseline is None else baseline
 
-    def _add_measure(self, name: str, about: Shape, values: NDArray, baseline: Floats) -> None:
+    def _add_measure(self, name: str, about: Shape, values: Array, baseline: Floats) -> None:
         self.about[name], self.measured.baseline[name] = about, baseline
         self.measured.ranked[name] = values.astype(np.float64)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.evaluation import correctness
 from curate.evaluation.degraded import LAPLACIAN, LARGER, Degraded, degrade, degraded_measures
 from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled, vote_counts
-from curate.evaluation.measures import Caveats, Floats, Measure, Shape, measured
+from curate.evaluation.measures import Caveats, Measure, Shape, measured
 from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.protocol import Protocol
 from curate.evaluation.results import Evaluation
@@ -29,6 +29,7 @@ from curate.options.values import several
 from curate.statistics.weighted import RankOrder, weighted_spearman
 from curate.tables.provenance import digest_of_model, require_same_model
 from curate.tables.table import Table
+from scoring.arrays import Array, Floats
 from scoring.cards import read_header, shipped_models
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
@@ -304,7 +305,7 @@ def runner_of(table: Table, options: EvaluateOptions, caveats: Caveats) -> Runne
     return Runner(network, device, select_precision("auto", device, network.spec.cpu_precision))
 
 
-def against_votes(certainty: Mapping[str, Floats], votes: NDArray, *, repeats: int, seed: int) -> Measure:
+def against_votes(certainty: Mapping[str, Floats], votes: Array, *, repeats: int, seed: int) -> Measure:
     """Return the rank correlation of uncertainty and annotator disagreement.
 
     Args:

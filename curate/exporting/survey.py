@@ -143,7 +143,7 @@ def columns_of(table: Table, columns: Sequence[str], label: str | None) -> tuple
 def _ok_mask(batch: pa.RecordBatch) -> NDArray[np.bool_]:
     if STATUS not in batch.schema.names:
         return np.ones(batch.num_rows, bool)
-    return pc.fill_null(pc.equal(batch[STATUS], OK), False).to_numpy(zero_copy_only=False).astype(bool)
+    return np.asarray(pc.fill_null(pc.equal(batch[STATUS], OK), False).to_numpy(zero_copy_only=False).astype(bool))
 
 
 def _record_starts(seen: Survey, shard: Shard, batch: pa.RecordBatch, ok: NDArray[np.bool_]) -> None:

@@ -27,6 +27,7 @@ from curate.tables.provenance import model_of
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
 from curate.version import __version__
+from scoring.arrays import Array
 from scoring.atomic import AtomicFile
 from scoring.cards import find_checkpoint, read_header, shipped_models
 from scoring.checkpoint import load_model
@@ -333,7 +334,7 @@ def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArra
     return entropy
 
 
-def _unit_vectors(embeddings: NDArray) -> torch.Tensor:
+def _unit_vectors(embeddings: Array) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.from_numpy(np.asarray(embeddings, np.float32)))
 
 

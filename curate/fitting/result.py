@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.counted import Grid, Printed, counted
 from curate.manifest.store_path import AnyPath
 from curate.policies.decided import uneven_words
+from scoring.arrays import Array
 from scoring.metrics.resampling import Interval
 from scoring.relative.columns import FEW_ROWS
 from scoring.relative.model import far_from
@@ -37,7 +38,7 @@ class Share:
     taken: int
 
 
-def shares_of(score: NDArray, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
+def shares_of(score: Array, codes: NDArray[np.integer], names: list[str]) -> list[Share]:
     """Return how much of each group a cut that keeps the most certain 70 % would drop, largest group first.
 
     Args:

@@ -20,8 +20,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
+from curate.manifest.failures import TakenError
 from curate.manifest.store_lock import StoreLock
-from curate.manifest.store_path import AnyPath, StorePath, TakenError, sha256_of
+from curate.manifest.store_path import AnyPath, StorePath, sha256_of
 from scoring.atomic import AtomicFile, commit_together, place_errors, refuse_existing, require_folder, undo_unfinished
 from scoring.errors import InputError
 

@@ -146,7 +146,7 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
                 f"expected --image-column {field.name!r} to hold bytes or a struct with a field 'bytes', got "
                 f"{field.type} in {where}; for paths use --path-column"
             )
-        return field.name
+        return str(field.name)
     if options.path_column is not None:
         return None
     candidates = [
@@ -159,7 +159,7 @@ def _image_column(schema: pa.Schema, options: SourceOptions, where: str) -> str 
         structs = [name for name in candidates if pa.types.is_struct(schema.field(name).type)]
         sure = [name for name in structs if len(structs) > 1 or not _OF_ANOTHER.search(name)]
     if len(sure) == 1:
-        return sure[0]
+        return str(sure[0])
     if sure or named or (candidates and path is None):
         paths = f", or --path-column {path} for the paths" if path else ", or the paths with --path-column"
         raise InputError(
@@ -177,11 +177,11 @@ def _path_column(schema: pa.Schema, options: SourceOptions, where: str, image: s
                 f"expected --path-column {field.name!r} to hold text, got {field.type} in {where}; "
                 "for bytes use --image-column"
             )
-        return field.name
+        return str(field.name)
     for usual_name in PATH_NAMES:
         for field in schema:
             if field.name.lower() == usual_name and field.name != image and _is_text(field.type):
-                return field.name
+                return str(field.name)
     return None
 
 
@@ -200,7 +200,7 @@ def _key_column(schema: pa.Schema, options: SourceOptions, where: str) -> str | 
             f"expected the key column {field.name!r} of {where} to hold text or integers, got {field.type}; "
             f"choose another with --key COLUMN, or number the rows with --key '{NUMBERED}'"
         )
-    return field.name
+    return str(field.name)
 
 
 def _user_columns(
@@ -240,13 +240,13 @@ def _is_text(kind: pa.DataType | None) -> bool:
         return False
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_bytes(kind: pa.DataType | None) -> bool:
     if kind is None:
         return False
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
@@ -304,7 +304,7 @@ def uri_of_each_scheme(uris: pa.Array) -> list[str]:
     urls, paths = uris.filter(pc.fill_null(is_url, False)), uris.filter(pc.fill_null(pc.invert(is_url), False))
     schemes = pc.utf8_lower(pc.extract_regex(urls, "^(?P<scheme>[^:]+)://").field("scheme"))
     first = [urls[pc.index(schemes, scheme).as_py()].as_py() for scheme in sorted(schemes.unique().to_pylist())]
-    return first + paths.slice(0, 1).to_pylist()
+    return [*first, *paths.slice(0, 1).to_pylist()]
 
 
 def make_rows(keys: pa.Array, uris: pa.Array, table: pa.Table, layout: Layout) -> pa.Table:

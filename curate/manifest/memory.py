@@ -114,7 +114,7 @@ class MemoryManifest:
                 yield uri_reader(uri, self._max_bytes, self._reach)
 
     def _uris(self, start: int, stop: int) -> list[str | None]:
-        return self._table["uri"].slice(start, stop - start).to_pylist()
+        return list(self._table["uri"].slice(start, stop - start).to_pylist())
 
     def files(self, start: int, stop: int) -> Iterable[tuple[int, int]]:
         """Return the size in bytes and the mtime in ns of each row's file, -1 if unknown."""
@@ -194,6 +194,6 @@ def check_unique(keys: pa.ChunkedArray, column: str, where: str) -> None:
         check.add(chunk)
 
     def take(rows: np.ndarray) -> list[str]:
-        return keys.take(pa.array(rows)).to_pylist()
+        return list(keys.take(pa.array(rows)).to_pylist())
 
     check.finish(take, column, where)

@@ -334,7 +334,8 @@ def _inside(images: pa.Array, index: int, max_bytes: int) -> bytes:
     if value.size > max_bytes:
         raise too_large(value.size, max_bytes)
     BODIES.take(value.size)
-    return value.to_pybytes()
+    data: bytes = value.to_pybytes()
+    return data
 
 
 def _check_values(batch: pa.RecordBatch, where: str, row: int) -> None:

@@ -229,7 +229,7 @@ class RowStream:
             if not set(chunk.encodings) <= _PLAIN:
                 worst += _largest_value(chunk, place)
         rows = min(self._max_rows, BATCH_BYTES * group.num_rows // plain, _WORST_BYTES // worst)
-        return max(rows, 1)
+        return int(max(rows, 1))
 
 
 def _is_part_of(path: str, columns: Container[str]) -> bool:
@@ -245,11 +245,11 @@ def _largest_value(chunk: pq.ColumnChunkMetaData, place: Place) -> int:
     """
     n_bytes = max(chunk.total_uncompressed_size, 1)
     if n_bytes <= _SMALL_CHUNK or not set(chunk.encodings) <= _PLAIN | _DICTIONARY or not chunk.has_dictionary_page:
-        return n_bytes
+        return int(n_bytes)
     with place.open() as file:
         file.seek(chunk.dictionary_page_offset)
         stated = dictionary_size(file.read(16))
-    return n_bytes if stated is None else min(stated, n_bytes)
+    return int(n_bytes if stated is None else min(stated, n_bytes))
 
 
 def dictionary_size(header: bytes) -> int | None:

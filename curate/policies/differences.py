@@ -28,7 +28,7 @@ FIXED = frozenset({"kind", "format", "curate", "input", "read", "hash", "outputs
 def facts_of(decided: Decided[Result]) -> dict[str, Any]:
     """Return the facts of a decided policy for its receipt, as plain JSON: rules, counts, reasons and others."""
     model, facts = decided.table.metadata.get("model"), counted_result(decided).facts()
-    return plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts})
+    return dict(plain_json({"model": model, "policy": decided.policy, "counts": decided.counts(), **facts}))
 
 
 def plain_json(value: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.probes.probabilities import Labelled
+from scoring.arrays import Array
 from scoring.metrics.proportions import wilson
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def fit(
     kind: str,
-    vectors: NDArray,
+    vectors: Array,
     known: Labelled,
     *,
     spread: "FeatureScale | None" = None,
@@ -61,7 +62,7 @@ class Accuracy:
     high: float = 1.0
 
 
-def accuracy(probe: "Probe", vectors: NDArray, known: Labelled) -> Accuracy:
+def accuracy(probe: "Probe", vectors: Array, known: Labelled) -> Accuracy:
     """Return the accuracy of a probe on rows with a known class."""
     if not len(known):
         return Accuracy()

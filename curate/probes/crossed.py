@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from curate.probes.discriminant import ABSENT, SHRINK, Discriminant, Moments, discriminants
 from curate.probes.linear import coolest_fit, softmax
 from curate.statistics.noise.quality import LEAST, ClassProbabilities, trust
+from scoring.arrays import Array
 from scoring.metrics.classifier import spread_folds
 from scoring.relative.neighbours import near_in
 from scoring.relative.space import Centred
@@ -53,7 +54,7 @@ class Neighbourhood:
     vote: NDArray[np.float32]
 
     def share(
-        self, rows: NDArray[np.int64], codes: NDArray[np.int64], weight: NDArray, prior: NDArray
+        self, rows: NDArray[np.int64], codes: NDArray[np.int64], weight: Array, prior: Array
     ) -> NDArray[np.float32]:
         """Return the vote shares of the classes, with one additional vote for the prior, shape (B, C)."""
         index = self.index[rows]

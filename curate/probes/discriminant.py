@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
+
 BLOCK = 16_384  # rows at a time
 SHRINK = (0.1, 0.5, 2.0)  # candidate shrinkages of the covariance towards its mean variance
 ABSENT = -1e4  # logit of a class without a row
@@ -28,7 +30,7 @@ class Moments:
 
     @classmethod
     def of(
-        cls, units: NDArray, codes: NDArray[np.int64], weight: NDArray, rows: NDArray[np.int64], n_classes: int
+        cls, units: Array, codes: NDArray[np.int64], weight: Array, rows: NDArray[np.int64], n_classes: int
     ) -> "Moments":
         """Return the moments of rows (M,) of unit vectors (N, D), computed in blocks.
 
@@ -65,7 +67,7 @@ class Discriminant:
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
 
-    def logits(self, rows: NDArray) -> NDArray[np.float32]:
+    def logits(self, rows: Array) -> NDArray[np.float32]:
         """Return logits, shape (B, C)."""
         return np.asarray(rows.astype(np.float32) @ self.weight + self.bias)
 

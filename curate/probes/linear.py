@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ GOLDEN = (5**0.5 - 1) / 2
 class Probe(Protocol):
     """A model fitted on labelled rows."""
 
-    def predict(self, vectors: NDArray) -> NDArray[np.float32]:
+    def predict(self, vectors: Array) -> NDArray[np.float32]:
         """Return class probabilities, shape (N, C); vectors (N, D) are read in blocks."""
 
 
@@ -42,7 +43,7 @@ class FeatureScale:
     scale: float
 
 
-def spread_of(vectors: NDArray) -> FeatureScale:
+def spread_of(vectors: Array) -> FeatureScale:
     """Return the mean of rows (N >= 1, D) and their scale, computed in blocks; scale 1 if all rows are equal."""
     total, length = np.zeros(vectors.shape[1]), 0.0
     size = max(1, BLOCK_NUMBERS // vectors.shape[1])
@@ -70,7 +71,7 @@ class LinearProbe:
     bias: NDArray[np.float64]
     temperature: float = 1.0
 
-    def predict(self, vectors: NDArray) -> NDArray[np.float32]:
+    def predict(self, vectors: Array) -> NDArray[np.float32]:
         """Return class probabilities, shape (N, C) float32; 0 for a class without labelled rows."""
         probabilities = np.empty((len(vectors), len(self.bias)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(self.weight.shape))
@@ -81,7 +82,7 @@ class LinearProbe:
 
 
 def fit_linear_probe(
-    vectors: NDArray,
+    vectors: Array,
     labels: NDArray[np.int64],
     n_classes: int,
     *,
@@ -190,7 +191,7 @@ def softmax(logits: NDArray[np.floating]) -> NDArray[np.floating]:
     return np.asarray(raised / raised.sum(1, keepdims=True))
 
 
-def check_labelled(vectors: NDArray, labels: NDArray[np.int64], n_classes: int) -> None:
+def check_labelled(vectors: Array, labels: NDArray[np.int64], n_classes: int) -> None:
     """Raise InputError without labelled rows or for a label outside [0, n_classes), ValueError for unequal lengths."""
     if not len(labels):
         raise InputError("the probe needs at least one labelled row, got none; label a first batch")

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from curate.probes.linear import BLOCK_NUMBERS, LEAST_ROWS, check_labelled, softmax
+from scoring.arrays import Array
 from scoring.metrics import neighbours
 from scoring.relative.space import unit
 
@@ -33,7 +34,7 @@ class NeighbourProbe:
     k: int
     temperature: float
 
-    def predict(self, vectors: NDArray) -> NDArray[np.float32]:
+    def predict(self, vectors: Array) -> NDArray[np.float32]:
         """Return class probabilities, shape (N, C) float32; 0 for a class without labelled rows."""
         probabilities = np.empty((len(vectors), len(self.shares)), np.float32)
         size = max(1, BLOCK_NUMBERS // max(vectors.shape[1], len(self.shares)))
@@ -48,7 +49,7 @@ class NeighbourProbe:
 
 
 def fit_neighbour_probe(
-    vectors: NDArray, labels: NDArray[np.int64], n_classes: int, *, k: int = NEIGHBOURS, calibrate: bool = True
+    vectors: Array, labels: NDArray[np.int64], n_classes: int, *, k: int = NEIGHBOURS, calibrate: bool = True
 ) -> NeighbourProbe:
     """Fit a kNN probe: its temperature has the lowest leave-one-out loss.
 
@@ -79,11 +80,11 @@ def fit_neighbour_probe(
 
 
 def _votes(
-    cosine: NDArray, classes: NDArray[np.int64], shares: NDArray[np.float64], temperature: float
+    cosine: Array, classes: NDArray[np.int64], shares: NDArray[np.float64], temperature: float
 ) -> NDArray[np.float64]:
     """Return probabilities, shape (N, C), from the cosines and classes of k neighbours, shape (N, k) each."""
     n, k = cosine.shape
     weight = softmax(cosine.astype(np.float64) / temperature)
     cell = np.arange(n)[:, None] * len(shares) + classes
     votes = np.bincount(cell.ravel(), weight.ravel(), minlength=n * len(shares)).reshape(n, len(shares))
-    return (k * votes + shares) / (k + 1)
+    return np.asarray((k * votes + shares) / (k + 1))

@@ -68,7 +68,8 @@ def train_network(
         loss.backward()
         optimizer.step()
         schedule.step()
-    return model.eval()
+    trained: nn.Module = model.eval()
+    return trained
 
 
 def changed(images: Tensor, generator: torch.Generator) -> Tensor:

@@ -12,6 +12,7 @@ from curate.probes.linear import fit_linear_probe, spread_of
 from curate.probes.probabilities import Labelled
 from curate.selectors.contract import Pool
 from curate.tables.vectors import vector_hashes
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.metrics.classifier import spread_folds
 
@@ -90,7 +91,7 @@ def _refuse(n: int, classes: list[str], width: int, column: str) -> None:
         )
 
 
-def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -> NDArray[np.int64]:
+def _folds(vectors: Array, rows: NDArray[np.int64], codes: NDArray[np.intp]) -> NDArray[np.int64]:
     """Return the fold of each row; rows with equal embeddings share one, since they would confirm each other."""
     _, same = np.unique(vector_hashes(vectors)[rows], return_inverse=True)
     target = torch.from_numpy(codes.astype(np.int64))
@@ -98,7 +99,7 @@ def _folds(vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp]) -
 
 
 def _judge(
-    vectors: NDArray, rows: NDArray[np.int64], codes: NDArray[np.intp], fold: NDArray[np.int64], n_classes: int
+    vectors: Array, rows: NDArray[np.int64], codes: NDArray[np.intp], fold: NDArray[np.int64], n_classes: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the probability of each row's label (-1 if its model never saw the class), and the most likely class."""
     chance, likeliest = np.full(len(rows), -1, np.float32), np.full(len(rows), -1)
@@ -130,7 +131,7 @@ def _drawn(codes: NDArray[np.intp], inside: NDArray[np.bool_]) -> NDArray[np.int
         return rows
     first = np.unique(codes[rows], return_index=True)[1]
     rest = np.setdiff1d(np.arange(len(rows)), first, assume_unique=True)
-    return rows[np.sort(np.concatenate([first, rest])[:MOST_ROWS])]
+    return np.asarray(rows[np.sort(np.concatenate([first, rest])[:MOST_ROWS])])
 
 
 def _notes(facts: dict[str, Any], column: str, alone: list[str]) -> list[str]:

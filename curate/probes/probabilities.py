@@ -108,7 +108,7 @@ def model_notes(model: dict[str, Any], labelled: Labelled) -> list[str]:
 def codes_among(classes: Sequence[str], names: Sequence[str], codes: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return codes of ``names``, any shape, as codes of the given classes; -1 stays -1."""
     place = {name: code for code, name in enumerate(classes)}
-    return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
+    return np.asarray(np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes])
 
 
 def codes_of(labels: Sequence[str | None]) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -87,7 +87,8 @@ def is_steep(finite: NDArray[Any]) -> bool:
 
 def quantiles(values: NDArray[Any]) -> list[float]:
     """Return the 5, 25, 50, 75 and 95 % quantiles of finite values, at least one, interpolated linearly."""
-    return _quantile(values, QUANTILES).tolist()
+    result: list[float] = _quantile(values, QUANTILES).tolist()
+    return result
 
 
 def _quantile(values: NDArray[Any], shares: Sequence[float]) -> NDArray[np.float64]:
@@ -113,7 +114,7 @@ def columns_in_turn(dataset: Dataset, names: Sequence[str]) -> Iterator[tuple[st
 
 def finite(numbers: Numbers) -> NDArray[np.bool_]:
     """Return a mask of the finite values of a column, shape (N,)."""
-    return numbers.valid & np.isfinite(numbers.values)
+    return np.asarray(numbers.valid & np.isfinite(numbers.values))
 
 
 class ByClass:

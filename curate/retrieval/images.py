@@ -14,7 +14,7 @@ from curate.manifest.contract import ReadError
 from curate.tables.arrays import quality_values
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table
-from scoring.cards import find_checkpoint, read_header, shipped_models
+from scoring.cards import FIT, find_checkpoint, read_header, shipped_models
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.images import DecodedImage, decode
@@ -22,7 +22,7 @@ from scoring.images.budget import BODIES
 from scoring.relative.columns import PER_IMAGE
 from scoring.relative.junk.features import JunkInputs
 from scoring.relative.model import DatasetFit
-from scoring.relative.stored import FIT, read_fit
+from scoring.relative.stored import read_fit
 from scoring.runner import Runner, select_device, select_precision
 
 

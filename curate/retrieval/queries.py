@@ -94,7 +94,7 @@ def _is_image_of(table: Table, row: int, text: str) -> bool:
     known = table.take([row], names).to_pylist()[0] if names else {}
     if known.get(SHA256) is not None:
         try:
-            return hashlib.sha256(read_local(os.fsencode(text))).hexdigest() == known[SHA256]
+            return bool(hashlib.sha256(read_local(os.fsencode(text))).hexdigest() == known[SHA256])
         except ReadError:
             return False
     return known.get(URI) is not None and Path(known[URI]).resolve() == Path(text).resolve()

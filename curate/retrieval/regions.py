@@ -11,6 +11,7 @@ from curate.tables.digests import redrawn
 from curate.tables.needs import Signal
 from curate.tables.rows import Rows
 from curate.tables.table import Table
+from scoring.arrays import Array
 from scoring.distributions.credible import Calibration, calibrate
 from scoring.distributions.vmf_quantiles import credible_cosine
 from scoring.errors import InputError
@@ -151,7 +152,7 @@ def nearest_matches(
     return best
 
 
-def _units(vectors: NDArray) -> torch.Tensor:
+def _units(vectors: Array) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.from_numpy(vectors.astype(np.float32)), dim=1)
 
 

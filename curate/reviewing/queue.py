@@ -247,4 +247,4 @@ def _junk(dataset: Dataset) -> NDArray[np.float64] | None:
     if COLUMN not in dataset.table.schema.names:
         return None
     values: Any = read_rows(dataset.table, Needs(numbers=(COLUMN,), keys=False)).numbers[COLUMN]
-    return np.nan_to_num(values, nan=0.0)
+    return np.asarray(np.nan_to_num(values, nan=0.0))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.selectors.contract import Pool, Selection, Selector
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.errors import InputError
 
 STRATA = {"predicted": "probabilities", "given": "labels"}  # kind of class -> required field
@@ -77,7 +77,7 @@ class StratifiedRandom(Selector):
         return Selection(pool.candidates[order[chosen]], np.ones(budget), notes=notes)
 
 
-def turn_in_class(classes: NDArray[np.integer], key: NDArray | None = None) -> Ints:
+def turn_in_class(classes: NDArray[np.integer], key: Array | None = None) -> Ints:
     """Return the number of earlier rows of the same class, shape (N,), in the order of a key, or of the rows.
 
     Args:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.geometry import members, spans, squared_distances, subset, unit
 from curate.selectors.picking import picking
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.settings import require_between
 
 ROUNDS = 25  # iterations of k-means, at most
@@ -119,7 +119,7 @@ class TypiClust(Selector):
         return Selection(clusters.rows[picks], typical[picks], notes=(*notes, *more))
 
 
-def typicality(vectors: NDArray, seed: int) -> Floats:
+def typicality(vectors: Array, seed: int) -> Floats:
     """Return 1 / (mean distance to the nearest min(20, n / 2) others + 1e-5), for the vectors (n, D) of a cluster.
 
     Higher is denser. With more than 20,000 rows, neighbours are searched in a random sample of that size.
@@ -142,7 +142,7 @@ def typicality(vectors: NDArray, seed: int) -> Floats:
     return 1 / (distance + LITTLE)
 
 
-def grouped(vectors: NDArray, k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def grouped(vectors: Array, k: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the cluster of each row, -1 for zero rows, shape (M,), and the k centroids, unit rows (k, D)."""
     from scoring.search.kmeans import assign, spherical_kmeans
 
@@ -151,7 +151,7 @@ def grouped(vectors: NDArray, k: int, seed: int) -> tuple[NDArray[np.int32], NDA
     return assign(vectors, centroids)[0][:, 0], centroids
 
 
-def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, NDArray]:
+def cluster(pool: Pool, k: int, seed: int) -> tuple[Clusters, Array]:
     """Return k clusters of all candidates and labelled rows, and the vectors of these rows, shape (M, D)."""
     rows = members(pool.candidates, pool.labelled)
     vectors = subset(pool.array("vectors"), rows)

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.arrays import Floats, Ints
+from scoring.arrays import Array, Floats, Ints
 from scoring.errors import InputError
 
 
@@ -47,9 +47,9 @@ class Pool:
                 return len(array)
         return int(max(self.candidates.max(initial=-1), self.labelled.max(initial=-1))) + 1
 
-    def array(self, name: str) -> NDArray:
+    def array(self, name: str) -> Array:
         """Return a field, which must be present."""
-        array: NDArray | None = getattr(self, name)
+        array: Array | None = getattr(self, name)
         if array is None:
             raise ValueError(f"the pool has no {name}")
         return array
@@ -156,7 +156,7 @@ def _check_rows(pool: Pool) -> None:
             raise ValueError(f"{name} has {len(array)} rows where the pool has {pool.n_rows}")
 
 
-def _check_finite(name: str, array: NDArray) -> None:
+def _check_finite(name: str, array: Array) -> None:
     for start, block in blocks(array):
         if not np.isfinite(block).all():
             bad = ~np.isfinite(block).reshape(len(block), -1).all(1)
@@ -167,7 +167,7 @@ def _check_finite(name: str, array: NDArray) -> None:
             )
 
 
-def _check_probabilities(array: NDArray) -> None:
+def _check_probabilities(array: Array) -> None:
     if array.ndim != 2 or not array.shape[1]:
         raise ValueError(f"probabilities must have shape (N, C), got {array.shape}")
     for start, block in blocks(array):
@@ -181,7 +181,7 @@ def _check_probabilities(array: NDArray) -> None:
             )
 
 
-def blocks(array: NDArray, numbers: int = BLOCK_NUMBERS) -> "list[tuple[int, NDArray]]":
+def blocks(array: Array, numbers: int = BLOCK_NUMBERS) -> "list[tuple[int, Array]]":
     """Return (first row, view) of consecutive blocks of rows with at most ``numbers`` numbers each."""
     size = max(1, numbers // max(1, array[:1].size))
     return [(start, array[start : start + size]) for start in range(0, len(array), size)]

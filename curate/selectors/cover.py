@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from curate.selectors.geometry import spans, unit
 from curate.selectors.picking import picking
-from scoring.arrays import Floats, Ints
+from scoring.arrays import Array, Floats, Ints
 
 CHUNK = 32  # rows whose gain is updated first
 TIE = 1e-9  # gains closer than this, relative to the best, are ties
@@ -21,7 +21,7 @@ TOGETHER = 512  # minimal rows compared with all earlier picks at once
 FULL = 65_535  # a similarity of 1 as a whole number
 
 
-def to_fixed(similarity: NDArray) -> NDArray[np.uint16]:
+def to_fixed(similarity: Array) -> NDArray[np.uint16]:
     """Return similarities, clipped to [0, 1], as integers in units of 1 / 65,535, rounded down."""
     fixed = (similarity * FULL).astype(np.int32)  # through int32, which is vectorised
     return np.minimum(fixed, FULL, out=fixed).astype(np.uint16)
@@ -36,7 +36,7 @@ class SelfCoverage:
     """
 
     def __init__(
-        self, vectors: NDArray, rows: Ints, weights: NDArray, done: Ints, order: Ints, bandwidth: float, most: int
+        self, vectors: Array, rows: Ints, weights: Array, done: Ints, order: Ints, bandwidth: float, most: int
     ) -> None:
         self._vectors, self._rows, self._weights = vectors, rows, weights.astype(np.float64)
         self._order, self._next, self._bandwidth = order, 0, bandwidth
@@ -71,7 +71,7 @@ class SelfCoverage:
             rows = np.union1d(rows, ahead[~self._known[ahead]])
         return rows
 
-    def _cover(self, rows: Ints, similarity: NDArray) -> None:
+    def _cover(self, rows: Ints, similarity: Array) -> None:
         """Update the similarity to the nearest row, in blocks of fixed size, since the last bits depend on it."""
         self._covered[rows] = np.maximum(self._covered[rows], to_fixed(similarity) / np.float32(FULL))
 
@@ -96,9 +96,9 @@ class DenseCover:
 
     def __init__(
         self,
-        similarity: NDArray,
-        weights: NDArray,
-        covered: NDArray,
+        similarity: Array,
+        weights: Array,
+        covered: Array,
         as_reference: Ints | None = None,
         most: Floats | None = None,
         alone: SelfCoverage | None = None,
@@ -108,7 +108,7 @@ class DenseCover:
         self._type: type[np.floating] = np.float32 if fixed else np.float64
         self._full = FULL if fixed else 1  # how similar a row is to itself
         self._weights = weights.astype(self._type)
-        self.covered: NDArray = to_fixed(covered) if fixed else covered.astype(self._type)
+        self.covered: Array = to_fixed(covered) if fixed else covered.astype(self._type)
         self._floor = FLOOR * float(weights.sum(dtype=np.float64))
         self._round = 0
         self._measured = np.full(len(similarity), -1)  # the round in which a bound was exact
@@ -177,7 +177,7 @@ def greedy(cover: DenseCover, budget: int) -> tuple[Ints, Floats]:
     return picks, gains
 
 
-def covered(rows: NDArray, vectors: NDArray, done: Ints, bandwidth: float) -> NDArray:
+def covered(rows: Array, vectors: Array, done: Ints, bandwidth: float) -> Array:
     """Return the similarity of each of R unit rows to the nearest of ``done``, shape (R,); 0 without any."""
     best = np.full(len(rows), -np.inf, rows.dtype)
     for span in spans(len(done), 512):
@@ -185,14 +185,14 @@ def covered(rows: NDArray, vectors: NDArray, done: Ints, bandwidth: float) -> ND
     return _similarity(rows, best, bandwidth)
 
 
-def _nearest(rows: NDArray, others: NDArray) -> NDArray:
+def _nearest(rows: Array, others: Array) -> Array:
     """Return the maximum of 2 x . y - |y|^2 for each row x, shape (R,): |x|^2 minus the smallest squared distance."""
     product = rows @ (2 * others).T  # (R, B)
     product -= np.einsum("nd,nd->n", others, others)
-    return product.max(axis=1)
+    return np.asarray(product.max(axis=1))
 
 
-def _similarity(rows: NDArray, nearest: NDArray, bandwidth: float) -> NDArray:
+def _similarity(rows: Array, nearest: Array, bandwidth: float) -> Array:
     """Return the kernel value of each row with its nearest, in [0, 1], from ``_nearest``; 0 for -inf."""
     square = np.maximum(np.einsum("nd,nd->n", rows, rows) - nearest, 0)
-    return np.exp(square * (-0.5 / bandwidth**2))
+    return np.asarray(np.exp(square * (-0.5 / bandwidth**2)))

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from scoring.arrays import Ints
+from scoring.arrays import Array, Ints
 from scoring.errors import InputError
 
 BLOCK = 2048  # rows that are converted at a time
@@ -17,12 +17,12 @@ def members(candidates: Ints, labelled: Ints) -> Ints:
     return np.sort(np.concatenate([candidates, labelled]))
 
 
-def subset(vectors: NDArray, rows: Ints) -> NDArray:
+def subset(vectors: Array, rows: Ints) -> Array:
     """Return ``vectors[rows]`` for ascending, distinct rows; without a copy if these are all rows."""
     return vectors if len(rows) == len(vectors) else vectors[rows]
 
 
-def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
+def unit(vectors: Array, dtype: DTypeLike) -> Array:
     """Return a normalised copy, shape (B, D), exact for half precision too; zero rows stay zero."""
     rows = widened(vectors, dtype)
     norm = np.sqrt(np.einsum("nd,nd->n", rows, rows))
@@ -30,7 +30,7 @@ def unit(vectors: NDArray, dtype: DTypeLike) -> NDArray:
     return rows
 
 
-def widened(vectors: NDArray, dtype: DTypeLike) -> NDArray:
+def widened(vectors: Array, dtype: DTypeLike) -> Array:
     """Return a copy in another dtype; torch converts half to single precision three times as fast as NumPy."""
     if vectors.dtype == np.float16 and np.dtype(dtype) == np.float32 and vectors.size:
         return torch.from_numpy(np.require(vectors, requirements=["C", "W"])).float().numpy()
@@ -43,13 +43,13 @@ def spans(length: int, size: int = BLOCK) -> Iterator[slice]:
         yield slice(start, min(start + size, length))
 
 
-def squared_distances(first: NDArray, second: NDArray) -> NDArray:
+def squared_distances(first: Array, second: Array) -> Array:
     """Return squared Euclidean distances between rows, shape (A, B), in their dtype, >= 0."""
     product = first @ second.T
     product *= -2
     product += np.einsum("nd,nd->n", first, first)[:, None]
     product += np.einsum("nd,nd->n", second, second)
-    return np.maximum(product, 0, out=product)
+    return np.asarray(np.maximum(product, 0, out=product))
 
 
 def check_bandwidth(bandwidth: float) -> None:
@@ -61,7 +61,7 @@ def check_bandwidth(bandwidth: float) -> None:
         )
 
 
-def rbf(first: NDArray, second: NDArray, bandwidth: float) -> NDArray:
+def rbf(first: Array, second: Array, bandwidth: float) -> Array:
     """Return exp(-|x - y|^2 / (2 bandwidth^2)), shape (A, B), in [0, 1]; exp((cos - 1) / bandwidth^2) of unit rows."""
     kernel = squared_distances(first, second)
     kernel *= -0.5 / bandwidth**2

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.cover import FULL, DenseCover, SelfCoverage, covered, greedy, to_fixed
 from curate.selectors.geometry import check_bandwidth, rbf, spans, unit
-from scoring.arrays import Floats, Ints
+from scoring.arrays import Array, Floats, Ints
 from scoring.errors import InputError
 
 LIKELY = 4_096  # candidates compared with labelled rows at once
@@ -90,7 +90,7 @@ class Auto(MaxHerding):
 
 
 def _exact(
-    pool: Pool, vectors: NDArray, weights: NDArray[np.float32], bandwidth: float, budget: int
+    pool: Pool, vectors: Array, weights: NDArray[np.float32], bandwidth: float, budget: int
 ) -> tuple[Ints, Floats]:
     """Return positions among the candidates and their gains, with the full float64 kernel in memory."""
     rows = unit(vectors[pool.candidates], np.float64)
@@ -102,7 +102,7 @@ def _exact(
 
 
 def _staged(
-    self: MaxHerding, pool: Pool, vectors: NDArray, weights: NDArray[np.float32], budget: int, seed: int
+    self: MaxHerding, pool: Pool, vectors: Array, weights: NDArray[np.float32], budget: int, seed: int
 ) -> tuple[Ints, Floats, tuple[str, ...]]:
     """Return positions among the candidates, gains and notes; the picks of a stage do not depend on the budget."""
     size = len(pool.candidates)
@@ -150,9 +150,9 @@ def _positions(drawn: Ints, rows: Ints) -> Ints:
 
 
 def _drawn(
-    vectors: NDArray,
+    vectors: Array,
     rows: Ints,
-    references: NDArray,
+    references: Array,
     as_reference: Ints,
     bandwidth: float,
     weights: NDArray[np.float32],
@@ -188,7 +188,7 @@ def _drawn(
     return kernel, most
 
 
-def _coverage_loss(inside: NDArray, counted: NDArray, others: NDArray, weights: NDArray) -> float:
+def _coverage_loss(inside: Array, counted: Array, others: Array, weights: Array) -> float:
     """Return the relative difference of the weighted coverage of unused rows to the used ones; NaN if unknown."""
     if not len(others) or not counted.sum() or not weights.sum():
         return float("nan")

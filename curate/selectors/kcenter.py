@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.selectors.contract import Pool, Selection, Selector
 from curate.selectors.geometry import spans, unit, widened
 from curate.selectors.picking import picking
-from scoring.arrays import Ints
+from scoring.arrays import Array, Ints
 
 FRONT, ROOTS = 4096, 16  # rows with exact distances: at least this many, or 16 sqrt(N), the fastest number
 ALIKE = 512  # rows of similar age that are updated together
@@ -71,7 +70,7 @@ class Farthest:
     """
 
     def __init__(
-        self, vectors: NDArray, candidates: Ints, labelled: Ints, budget: int, first: int, *, unit_length: bool
+        self, vectors: Array, candidates: Ints, labelled: Ints, budget: int, first: int, *, unit_length: bool
     ) -> None:
         size = len(candidates)
         small = size * vectors.shape[1] <= EXACT_NUMBERS
@@ -179,7 +178,7 @@ class Farthest:
         rows = np.flatnonzero(self._bound >= top - self._close)
         return rows if (self._seen[rows] == self._total).all() else rows[:0]
 
-    def _catch_up(self, rows: Ints, vectors: NDArray) -> None:
+    def _catch_up(self, rows: Ints, vectors: Array) -> None:
         """Update rows, stopping early for rows below the front's lowest distance."""
         first = int(self._seen[rows].min(initial=self._total))
         while first < self._total and len(rows):
@@ -190,7 +189,7 @@ class Farthest:
             if not going.all():
                 rows, vectors = rows[going], vectors[going]
 
-    def _update_distances(self, rows: Ints, vectors: NDArray, first: int, last: int) -> None:
+    def _update_distances(self, rows: Ints, vectors: Array, first: int, last: int) -> None:
         """Update distances for the labelled rows and picks with indices ``first`` to ``last``."""
         centres = self._cast(self._vectors[self._done[first:last]])
         squares = vectors @ centres.T  # (B, c)
@@ -217,9 +216,9 @@ class Farthest:
                 row, best = int(rows[span][int((distance >= top * (1 - TIE)).argmax())]), top
         return row, best
 
-    def _vectors_of(self, rows: Ints) -> NDArray:
+    def _vectors_of(self, rows: Ints) -> Array:
         return self._cast(self._vectors[self._candidates[rows]])
 
-    def _cast(self, vectors: NDArray, precision: type[np.floating] | None = None) -> NDArray:
+    def _cast(self, vectors: Array, precision: type[np.floating] | None = None) -> Array:
         cast = unit if self._unit_length else widened
         return cast(vectors, precision or self._type)

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.selectors.contract import HOW_TO_GET, Pool, Selection, Selector, blocks, check
-from scoring.arrays import Floats
+from scoring.arrays import Array, Floats
 from scoring.errors import InputError
 from scoring.metrics.ranking import ranks
 
 
-def least_confidence(probabilities: NDArray) -> Floats:
+def least_confidence(probabilities: Array) -> Floats:
     """Return 1 - p1, p1 the largest probability of each row (N, C), in [0, 1 - 1/C]; higher is less certain.
 
     Source: Settles 2009, "Active Learning Literature Survey", sec. 3.1.
@@ -24,10 +23,10 @@ def least_confidence(probabilities: NDArray) -> Floats:
     >>> least_confidence(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
     [0.5, 0.0]
     """
-    return 1 - np.asarray(probabilities).max(1).astype(np.float64)
+    return np.asarray(1 - np.asarray(probabilities).max(1).astype(np.float64))
 
 
-def margin(probabilities: NDArray) -> Floats:
+def margin(probabilities: Array) -> Floats:
     """Return 1 - (p1 - p2), the two largest probabilities of each row (N, C), in [0, 1]; higher is less certain.
 
     With one class, p2 is 0. Source: Settles 2009, sec. 3.1, negated so that higher is picked first.
@@ -46,7 +45,7 @@ def margin(probabilities: NDArray) -> Floats:
     return margins
 
 
-def entropy(probabilities: NDArray) -> Floats:
+def entropy(probabilities: Array) -> Floats:
     """Return -sum_c p_c log p_c in nats for rows (N, C), shape (N,), in [0, ln C]; higher is less certain.
 
     Source: Settles 2009, sec. 3.1.
@@ -136,7 +135,7 @@ class HighestScore(Ranked):
     compute = staticmethod(lambda uncertainty: uncertainty.astype(np.float64))
 
 
-def rank_share(values: NDArray) -> Floats:
+def rank_share(values: Array) -> Floats:
     """Return (rank - 1/2) / M of finite values (M,), rank from 1; ties get their mean rank.
 
     In (0, 1); a constant gives 1/2, and negated values 1 minus the result.

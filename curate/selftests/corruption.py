@@ -11,12 +11,12 @@ from torch import Tensor
 
 from curate.columns import QUALITY_COLUMNS, is_less_certain
 from curate.evaluation.degraded import LAPLACIAN, LARGER, ZOOM, batches, embedded
-from curate.evaluation.measures import Floats
 from curate.evaluation.rows import central_square
 from curate.selftests.contract import BROKEN, COPIES, HOLDS, UNSURE, UNTRIED, WORSE, Check
 from curate.statistics.calibrators import Rise, rise
 from curate.statistics.degradations import LADDERS, recompress, resize
 from curate.tables.arrays import quality_values
+from scoring.arrays import Array, Floats
 from scoring.images.geometry import Raster
 from scoring.images.geometry import resize as resize_square
 from scoring.images.quality import measure
@@ -206,7 +206,7 @@ KINDS: Mapping[str, tuple[Callable[[Tensor], Tensor], float]] = {  # kind -> cha
 }
 
 
-def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: NDArray) -> list[Check]:
+def less_unique(encoded: Iterable[bytes], scorer: BatchScorer, dataset: Array) -> list[Check]:
     """Return a check for each kind of copy: whether it is nearer to its image than every other image is.
 
     Args:

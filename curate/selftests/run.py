@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY
 from curate.engines.junk import classifier_of
@@ -30,6 +29,7 @@ from curate.tables.dataset import log_odds_of
 from curate.tables.images import drawn_rows
 from curate.tables.provenance import model_of, white_of
 from curate.tables.table import Table, embedding_matrix, open_table
+from scoring.arrays import Array
 from scoring.checkpoint import load_model
 from scoring.errors import InputError
 from scoring.lookup import require_known
@@ -100,7 +100,7 @@ class _Tested:
     sample: ImageSample
     model: str
     runner: Runner
-    dataset: NDArray
+    dataset: Array
     fit: DatasetFit | None
 
 
@@ -177,7 +177,7 @@ def _opened(options: SelftestOptions, folder: Path, columns: Sequence[str]) -> _
 
 def _fitted(
     table: Table, model: str | Path, sample: ImageSample, announce: Callable[[str], None]
-) -> tuple[NDArray, DatasetFit | None]:
+) -> tuple[Array, DatasetFit | None]:
     """Return embeddings of the dataset, shape (R, D), R <= 20,000, and the fit of its columns, if any.
 
     The images to test are excluded, since a corrupted version would have its original as nearest neighbour. Raises

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.statistics.weighted import RankOrder
+from scoring.arrays import Array, Floats
 from scoring.metrics.resampling import Interval, percentiles, resample
 
-Floats = NDArray[np.float64]
 BINS = 10  # of equally many rows
 BY_CHANCE = 200  # number of simulated outcomes
 
@@ -26,13 +26,13 @@ class EqualMass:
         lines: sorted by p, shape (M, N).
     """
 
-    def __init__(self, p: NDArray, lines: NDArray, n_bins: int = BINS) -> None:
+    def __init__(self, p: Array, lines: Array, n_bins: int = BINS) -> None:
         self._order = RankOrder(p)
         self._shares = np.arange(1, n_bins + 1) / n_bins
         self.n_bins = n_bins
         self.lines = self._order.sort(lines)
 
-    def means(self, counts: NDArray, lines: Floats | None = None) -> Floats:
+    def means(self, counts: Array, lines: Floats | None = None) -> Floats:
         """Return the mean of each line in each bin, lowest p first, shape (M, bins).
 
         Args:
@@ -43,7 +43,7 @@ class EqualMass:
         sums = self._order.accuracy_at(counts, used, self._shares) * self._shares[:, None]  # of the highest
         return (np.diff(sums, axis=0, prepend=0.0) * self.n_bins)[::-1].T
 
-    def sorted(self, values: NDArray) -> Floats:
+    def sorted(self, values: Array) -> Floats:
         """Return another line, shape (1, N), in the sorted order."""
         return self._order.sort(np.asarray(values)[:, None])
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array, Floats
 from scoring.metrics.resampling import Interval
 
-Floats = NDArray[np.float64]
 MOST_KNOTS = 1_000_000  # of a map that is read
 
 
@@ -196,7 +196,7 @@ class LogisticFit:
     converged: bool
 
 
-def logistic_regression(x: NDArray, y: NDArray) -> LogisticFit:
+def logistic_regression(x: Array, y: Array) -> LogisticFit:
     """Fit the probability of y given x, without a penalty.
 
     Args:
@@ -259,14 +259,14 @@ def most_likely(z: Floats, y: Floats, beta: Floats, weights: Floats) -> Floats |
     return None
 
 
-def separates(x: NDArray, y: NDArray) -> bool:
+def separates(x: Array, y: Array) -> bool:
     """Return whether a threshold on x separates the classes perfectly (or one is missing): no finite fit exists."""
     if y.all() or not y.any():
         return True
     return bool(x[y].min() >= x[~y].max() or x[~y].min() >= x[y].max())
 
 
-def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
+def newton_terms(x: Array, y: Array, fit: LogisticFit) -> Floats:
     """Return each row's contribution to gradient and information at the fit, shape (N, 5).
 
     Their sums, weighted by the counts of a resample, give its fit to first order by ``newton_step``, which costs a
@@ -278,7 +278,7 @@ def newton_terms(x: NDArray, y: NDArray, fit: LogisticFit) -> Floats:
     return np.stack([rest, rest * x, curve, curve * x, curve * x * x], 1)
 
 
-def newton_step(fit: LogisticFit, sums: NDArray) -> float:
+def newton_step(fit: LogisticFit, sums: Array) -> float:
     """Return the coefficient after one Newton step from the fit, given the sums of a resample, shape (5,)."""
     (g0, g1, h00, h01, h11) = sums
     determinant = h00 * h11 - h01 * h01
@@ -320,7 +320,7 @@ class Rise:
     between: tuple[int, int]
 
 
-def rise(values: NDArray) -> Rise:
+def rise(values: Array) -> Rise:
     """Measure whether values rise with strength.
 
     Intervals are normal ones of paired differences over images; for decreases with Bonferroni's correction for all S (S

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from scoring.arrays import Array, Floats
 from scoring.metrics.resampling import Interval
 from scoring.relative.space import unit
 
 BLOCK = 8192  # rows multiplied at a time
 PARTS = 20  # number of jackknife groups
-Floats = NDArray[np.float64]
 
 
-def vendi_score(rows: NDArray) -> float:
+def vendi_score(rows: Array) -> float:
     """Return the effective number of different rows: 1 if all are equal, N if all are orthogonal.
 
     It is exp of the entropy of the eigenvalues of K / N, K the cosines of all pairs of rows (N >= 1, D), without zero
@@ -31,7 +30,7 @@ def vendi_score(rows: NDArray) -> float:
     return _effective(moments(rows) / len(rows))
 
 
-def vendi_interval(rows: NDArray) -> Interval:
+def vendi_interval(rows: Array) -> Interval:
     """Return the Vendi score of a sample (N, D) in random order, and its 95 % jackknife interval over 20 parts.
 
     The bounds are NaN for fewer than 40 rows.
@@ -60,7 +59,7 @@ def vendi_interval(rows: NDArray) -> Interval:
     return Interval(value, value - half, value + half)
 
 
-def moments(rows: NDArray) -> Floats:
+def moments(rows: Array) -> Floats:
     """Return the sum of u u^T over normalised rows u, shape (D, D); float32 products, float64 sums."""
     total = np.zeros((rows.shape[1],) * 2)
     for start in range(0, len(rows), BLOCK):
@@ -69,7 +68,7 @@ def moments(rows: NDArray) -> Floats:
     return total
 
 
-def _effective(matrix: NDArray) -> float:
+def _effective(matrix: Array) -> float:
     """Return exp of the entropy of the eigenvalues of a symmetric matrix of trace 1."""
     values = np.linalg.eigvalsh(matrix.astype(np.float64))
     values = values[values > 1e-12]
@@ -77,7 +76,7 @@ def _effective(matrix: NDArray) -> float:
     return float(np.exp(-(values * np.log(values)).sum()))
 
 
-def nearest_distances(rows: NDArray, references: NDArray, *, same: Sequence[int] | NDArray | None = None) -> Floats:
+def nearest_distances(rows: Array, references: Array, *, same: Sequence[int] | Array | None = None) -> Floats:
     """Return the Euclidean distance, in [0, 2], of each normalised row to the nearest normalised reference, shape (N,).
 
     Args:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv, gammaln, xlog1py, xlogy  # type: ignore[import-untyped]
 
+from scoring.arrays import Floats
 from scoring.metrics.proportions import clopper_pearson
 from scoring.metrics.resampling import Interval
 
-Floats = NDArray[np.float64]
 _NUISANCE = 0.02  # share of the error for the interval of p + q
 _RATES = 17  # rates of differing that are tried
 _STEPS = 16  # halvings of the interval that holds an end

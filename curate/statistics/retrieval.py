@@ -5,6 +5,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from scoring.arrays import Array
+
 BLOCK = 2**24  # cosines at once, 64 MB
 SLACK = 4  # additional candidates, for ties at the cut
 
@@ -58,7 +60,7 @@ def contingency(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
     return np.bincount(cell, minlength=len(rows) * len(columns)).reshape(len(rows), len(columns))
 
 
-def normalized_mutual_information(table: NDArray) -> float:
+def normalized_mutual_information(table: Array) -> float:
     """Return the normalised mutual information of two groupings, in [0, 1]; 1 if they agree.
 
     2 I(A; B) / (H(A) + H(B)) from a ``contingency`` table (A, B); 1 if both have a single group. It is above 0 for
@@ -73,7 +75,7 @@ def normalized_mutual_information(table: NDArray) -> float:
     return 1.0 if total == 0 else min(1.0, max(0.0, 2 * (total - _entropy(table.reshape(-1))) / total))
 
 
-def adjusted_rand_index(table: NDArray) -> float:
+def adjusted_rand_index(table: Array) -> float:
     """Return the adjusted Rand index of a ``contingency`` table: 1 for equal groupings, 0 by chance, may be negative.
 
     Source: Hubert & Arabie 1985, "Comparing partitions", eq. 5.
@@ -86,7 +88,7 @@ def adjusted_rand_index(table: NDArray) -> float:
     return 1.0 if most == at_random else (every * both - at_random) / (most - at_random)
 
 
-def _pairs(counts: NDArray) -> float:
+def _pairs(counts: Array) -> float:
     n = np.asarray(counts, np.float64)
     return float((n * (n - 1)).sum() / 2)
 

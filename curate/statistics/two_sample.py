@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array, Floats
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 
-Floats = NDArray[np.float64]
 Permutations = NDArray[np.int64]  # shape (R, N): the item whose counts each item gets
 ROOM = 4_000_000  # elements of permutations per block
 BLOCK = 1_000  # items per block of the kernel
@@ -44,7 +44,7 @@ class Counts:
         """Return the share of each item in b minus its share in a, shape (N,); sums to 0."""
         return np.asarray(self.b / self.b.sum() - self.a / self.a.sum())
 
-    def part(self, items: NDArray) -> "Counts":
+    def part(self, items: Array) -> "Counts":
         """Return the counts of the given items."""
         return Counts(self.a[items], self.b[items])
 
@@ -120,7 +120,7 @@ class Units:
         return np.add.reduceat(a, self.starts) / a.sum(), np.add.reduceat(b, self.starts) / b.sum()
 
 
-def units(values: NDArray, content: NDArray[np.int64], is_b: NDArray[np.bool_]) -> Units:
+def units(values: Array, content: NDArray[np.int64], is_b: NDArray[np.bool_]) -> Units:
     """Return the distinct items of a column.
 
     Args:
@@ -177,7 +177,7 @@ def share_gaps(of: Units, *, repeats: int, seed: int) -> TestResult:
     return TestResult(gaps[0], _reach(scaled.max(1)[:, None], scaled[:1]).mean(0))
 
 
-def standardised_difference(values: NDArray, is_b: NDArray[np.bool_]) -> float:
+def standardised_difference(values: Array, is_b: NDArray[np.bool_]) -> float:
     """Return the difference of means, b minus a, in standard deviations (root of mean variance); NaN without spread.
 
     Source: Cohen 1969, "Statistical power analysis"; as in Austin 2009 for balance of covariates.
@@ -203,7 +203,7 @@ class Classified:
     scores: Floats
 
 
-def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int, folds: int = 5) -> Classified:
+def classifier_test(vectors: Array, counts: Counts, *, repeats: int, seed: int, folds: int = 5) -> Classified:
     """Test whether a linear classifier separates a from b on held-out items.
 
     The classifier is a linear discriminant on whitened vectors, cross-fitted in folds; whitening uses both samples,
@@ -231,7 +231,7 @@ def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int
             of_a, of_b = a[permuted[:, part]], b[permuted[:, part]]
             won = won + _pairs_won(score, of_a, of_b)
             pairs = pairs + of_a.sum(1) * of_b.sum(1)
-        return np.divide(won, pairs, out=np.full(len(permuted), 0.5), where=pairs > 0)
+        return np.asarray(np.divide(won, pairs, out=np.full(len(permuted), 0.5), where=pairs > 0))
 
     tested = exact_test(aurocs, n, repeats=repeats, seed=seed)
     scores = np.zeros(n)
@@ -241,7 +241,7 @@ def classifier_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int
     return Classified(wilson(value * fewest, fewest), float(tested.p), scores / (scores.std() or 1.0))
 
 
-def whitened(vectors: NDArray) -> NDArray[np.float32]:
+def whitened(vectors: Array) -> NDArray[np.float32]:
     """Return centred vectors, whitened by a covariance shrunk towards a multiple of the identity; shape (N, D).
 
     Source: Friedman 1989, "Regularized discriminant analysis", eq. 18.
@@ -253,7 +253,7 @@ def whitened(vectors: NDArray) -> NDArray[np.float32]:
     if size <= 1e-12:
         return np.zeros_like(rows)
     values, axes = np.linalg.eigh((1 - SHRUNK) * covariance + SHRUNK * size * np.eye(len(covariance)))
-    return rows @ (axes / np.sqrt(values)).astype(np.float32)
+    return np.asarray(rows @ (axes / np.sqrt(values)).astype(np.float32))
 
 
 def _held_scores(
@@ -285,7 +285,7 @@ def _pairs_won(score: NDArray[np.float32], a: NDArray[np.int64], b: NDArray[np.i
     return np.asarray((before * b).sum(1))
 
 
-def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> TestResult:
+def mmd_test(vectors: Array, counts: Counts, *, repeats: int, seed: int) -> TestResult:
     """Test for any difference of distributions: the squared maximum mean discrepancy, averaged over blocks of items.
 
     The kernel is exp(-d^2 / (2 s^2)), s^2 the median squared distance in the first block; it also detects non-linear
@@ -325,7 +325,7 @@ def mmd_test(vectors: NDArray, counts: Counts, *, repeats: int, seed: int) -> Te
     return TestResult(total[0] - total[1:].mean(), _reach(total, total[:1]).mean())
 
 
-def holm(p: NDArray) -> Floats:
+def holm(p: Array) -> Floats:
     """Return Holm-adjusted p values, shape (K,): rejecting all below alpha has a family-wise error of at most alpha.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".

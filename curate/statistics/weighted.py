@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from scoring.arrays import Array, Floats
 
 
 class Drawn(NamedTuple):
@@ -39,7 +39,7 @@ class RankOrder:
         order: rows from the highest certainty to the lowest, shape (N,).
     """
 
-    def __init__(self, certainty: NDArray) -> None:
+    def __init__(self, certainty: Array) -> None:
         certainty = np.asarray(certainty, np.float64)
         if np.isnan(certainty).any():
             raise ValueError("certainty must be without NaN")
@@ -54,7 +54,7 @@ class RankOrder:
         """Return weights of one for each row."""
         return np.ones(len(self.order), np.int64)
 
-    def sort(self, rows: NDArray) -> Floats:
+    def sort(self, rows: Array) -> Floats:
         """Return values of rows (N, M) as M lines in the sorted order, shape (M, N), float64."""
         return np.ascontiguousarray(np.asarray(rows).T[:, self.order], np.float64)
 
@@ -62,7 +62,7 @@ class RankOrder:
         """Return the sum over each run of equal values."""
         return values if self._starts is None else np.add.reduceat(values, self._starts, axis=-1)
 
-    def midranks(self, counts: NDArray) -> Floats:
+    def midranks(self, counts: Array) -> Floats:
         """Return midranks in row order: ties share the middle of their ranks."""
         weight = self._runs(counts[self.order].astype(np.float64))
         until = weight.cumsum()
@@ -74,7 +74,7 @@ class RankOrder:
         out[self.order] = middle
         return out
 
-    def auroc(self, counts: NDArray, targets: Floats) -> Floats:
+    def auroc(self, counts: Array, targets: Floats) -> Floats:
         """Return the AUROC of certainty against M targets, shape (M,); NaN for constant targets.
 
         Args:
@@ -83,7 +83,7 @@ class RankOrder:
         """
         return self.auroc_and_aurc(counts, targets, None)[0]
 
-    def drawn(self, counts: NDArray, right: Floats) -> Drawn:
+    def drawn(self, counts: Array, right: Floats) -> Drawn:
         """Return a resample in this order, for several measures of it.
 
         Args:
@@ -95,7 +95,7 @@ class RankOrder:
         return Drawn(rows, weight, weight.cumsum(), None if self._starts is None else self._runs(rows * right))
 
     def auroc_and_aurc(
-        self, counts: NDArray, right: Floats, sums: Floats | None, drawn: Drawn | None = None
+        self, counts: Array, right: Floats, sums: Floats | None, drawn: Drawn | None = None
     ) -> tuple[Floats, Floats]:
         """Return AUROC and AURC (lower is better) of M predictions that are right (1) or wrong (0), in one pass.
 
@@ -132,7 +132,7 @@ class RankOrder:
             spent = inside.sum() - weighted_sums(true_runs, each)
         return area, (false * harmonic_total - spent) / total
 
-    def accuracy_at(self, counts: NDArray, right: Floats, coverage: NDArray, drawn: Drawn | None = None) -> Floats:
+    def accuracy_at(self, counts: Array, right: Floats, coverage: Array, drawn: Drawn | None = None) -> Floats:
         """Return the accuracy of the most certain share of the sample, shape (K, M).
 
         Args:
@@ -152,9 +152,9 @@ class RankOrder:
             pieces = [true_runs[:, a:b].sum(1) for a, b in pairwise(ends.tolist())]
         correct = np.stack([np.zeros(len(right)), *pieces]).cumsum(0)  # up to each of ends, (2K + 1 or fewer, M)
         before, after = (correct[np.searchsorted(ends, at)] for at in (cut, cut + 1))
-        return (before + (after - before) * inside[:, None]) / weight_kept[:, None]
+        return np.asarray((before + (after - before) * inside[:, None]) / weight_kept[:, None])
 
-    def true_positive_rate_at(self, counts: NDArray, right: Floats, rates: NDArray) -> Floats:
+    def true_positive_rate_at(self, counts: Array, right: Floats, rates: Array) -> Floats:
         """Return the true-positive rate at the threshold with a given false-positive rate, shape (K, M).
 
         Args:
@@ -178,12 +178,12 @@ class RankOrder:
         return np.stack(columns, 1)
 
 
-def weighted_sums(lines: NDArray, weights: NDArray) -> Floats:
+def weighted_sums(lines: Array, weights: Array) -> Floats:
     """Return the weighted sum of each line, shape (M,), of lines (M, N) and weights (N,).
 
     Without ``@``: for one long vector and few others, starting threads costs more than it gains.
     """
-    return np.einsum("mn,n->m", lines, np.asarray(weights, np.float64))
+    return np.asarray(np.einsum("mn,n->m", lines, np.asarray(weights, np.float64)))
 
 
 def harmonic_sums(n: int) -> Floats:
@@ -196,7 +196,7 @@ def harmonic_sums(n: int) -> Floats:
     return np.concatenate([[0.0], np.cumsum(harmonic)])
 
 
-def weighted_spearman(x: RankOrder, y: RankOrder, counts: NDArray) -> float:
+def weighted_spearman(x: RankOrder, y: RankOrder, counts: Array) -> float:
     """Return the rank correlation of two scores on a weighted sample; NaN if either is constant."""
     a, b = x.midranks(counts), y.midranks(counts)
     total = counts.sum()
@@ -205,7 +205,7 @@ def weighted_spearman(x: RankOrder, y: RankOrder, counts: NDArray) -> float:
     return float(counts @ (a * b) / scale) if scale > 0 else float("nan")
 
 
-def aurc(certainty: NDArray, right: NDArray) -> float:
+def aurc(certainty: Array, right: Array) -> float:
     """Return the area under the risk-coverage curve: the mean over k of the error rate of the k most certain rows.
 
     Lower is better; one minus the area under the accuracy-coverage curve.
@@ -221,7 +221,7 @@ def aurc(certainty: NDArray, right: NDArray) -> float:
     return float(order.auroc_and_aurc(order.ones(), lines, harmonic_sums(len(order.order)))[1][0])
 
 
-def least_aurc(risk: NDArray | float) -> NDArray[np.float64]:
+def least_aurc(risk: Array | float) -> NDArray[np.float64]:
     """Return the AURC of a perfect order for many rows, r + (1 - r) log(1 - r), for an error rate r.
 
     With N rows the exact value is larger by less than (1 + log N) / N.
@@ -230,4 +230,4 @@ def least_aurc(risk: NDArray | float) -> NDArray[np.float64]:
     """
     risk = np.asarray(risk, np.float64)
     log = np.log1p(-risk, out=np.zeros_like(risk), where=risk < 1)
-    return risk + (1 - risk) * log
+    return np.asarray(risk + (1 - risk) * log)

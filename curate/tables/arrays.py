@@ -72,7 +72,7 @@ def coded(
     encoded = (column.indices if is_coded else column).dictionary_encode(null_encoding="encode")
     distinct = values(column.dictionary.take(encoded.dictionary) if is_coded else encoded.dictionary)
     codes = [seen.setdefault(value, len(seen)) for value in distinct.to_pylist()]
-    return np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
+    return np.asarray(np.array(codes, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
 def is_ok(status: pa.Array) -> NDArray[np.bool_]:

@@ -127,7 +127,7 @@ def _layout(parquet: pq.ParquetFile, schema: pa.Schema, groups: Sequence[int], k
 
 def is_flat_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type is text or bytes that Parquet may store with a dictionary."""
-    return pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _unfold(batch: pa.RecordBatch, schema: pa.Schema, *, compact: bool) -> Iterator[pa.RecordBatch]:

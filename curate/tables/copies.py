@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.tables.needs import PHASH, SHA256
 from curate.tables.rows import Rows
+from scoring.arrays import Array
 from scoring.relative.space import COPY
 from scoring.search.hamming import HammingIndex
 
@@ -93,7 +94,7 @@ def first_equal(values: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def _first_near(
-    phash: NDArray[np.uint64], looks: Sequence[tuple[NDArray, float]], at: NDArray[np.int64]
+    phash: NDArray[np.uint64], looks: Sequence[tuple[Array, float]], at: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return, for each of S rows, the first near copy: close hashes, confirmed by vectors.
 
@@ -116,11 +117,11 @@ def _first_near(
     return first
 
 
-def _cosine(vectors: NDArray, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
+def _cosine(vectors: Array, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the cosine of pairs of rows; 0 for a zero row."""
     a, b = vectors[rows].astype(np.float32), vectors[others].astype(np.float32)
     length = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return np.divide((a * b).sum(1), length, out=np.zeros(len(a), np.float32), where=length > 0)
+    return np.asarray(np.divide((a * b).sum(1), length, out=np.zeros(len(a), np.float32), where=length > 0))
 
 
 def roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:

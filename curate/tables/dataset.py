@@ -16,6 +16,7 @@ from curate.tables.needs import EMBEDDINGS, Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table
 from curate.tables.vectors import rows_of
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.relative.columns import CLASS, CLUSTER, COLUMNS, COPIES, JUNK, UNLIKE
 from scoring.relative.junk.features import JunkInputs, Scale, columns_read, features_of
@@ -43,7 +44,7 @@ class Dataset:
     rows: Rows
     at: NDArray[np.int64]
     copies: Copies
-    embeddings: NDArray
+    embeddings: Array
     junk: NDArray[np.float64] | None
     missing: Mapping[str, int]
     once: bool = True
@@ -60,7 +61,7 @@ class Dataset:
         """Return the indices in the table of the given images."""
         return self.rows.place[self.first[images]]
 
-    def in_table(self, columns: Mapping[str, NDArray]) -> dict[str, pa.Array]:
+    def in_table(self, columns: Mapping[str, Array]) -> dict[str, pa.Array]:
         """Return columns of the M images as columns of the table; copies get the value of the first.
 
         Null for rows without embedding, for NaN, and for negative integers.
@@ -74,7 +75,7 @@ class Dataset:
         return self.in_table({COPIES: self.copies.count[self.copies.unique].astype(np.int32)})
 
 
-def column_array(values: NDArray, absent: NDArray[np.bool_]) -> pa.Array:
+def column_array(values: Array, absent: NDArray[np.bool_]) -> pa.Array:
     """Return values as a column: null where absent, NaN or a negative integer."""
     unknown = values < 0 if np.issubdtype(values.dtype, np.integer) else np.isnan(values)
     return pa.array(values, mask=absent | unknown)

@@ -100,12 +100,12 @@ def value_type(kind: pa.DataType) -> pa.DataType:
 def is_text(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds text, in any of its layouts."""
     kind = value_type(kind)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds lists, of one length or not."""
-    return pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def is_vector(kind: pa.DataType) -> bool:
@@ -177,7 +177,7 @@ class RowDigest:
 def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
     """Return 64 bits for each value of a column, shape (N,): the number itself, otherwise a hash."""
     if pa.types.is_dictionary(column.type) and not column.null_count and len(column.dictionary) <= len(column):
-        return _hashed(column.dictionary, full=full)[column.indices.to_numpy(zero_copy_only=False)]
+        return np.asarray(_hashed(column.dictionary, full=full)[column.indices.to_numpy(zero_copy_only=False)])
     column = plain(column)
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -198,13 +198,13 @@ def _hashed(column: pa.Array, *, full: bool) -> NDArray[np.uint64]:
             hashes = xxh64(codes.dictionary)[codes.indices.to_numpy(zero_copy_only=False)]
     if column.null_count:
         hashes[column.is_null().to_numpy(zero_copy_only=False)] = ABSENT
-    return hashes
+    return np.asarray(hashes)
 
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Return whether an Arrow type holds bytes, in any of its layouts: Polars writes the large one."""
     is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
-    return is_plain or pa.types.is_fixed_size_binary(kind)
+    return bool(is_plain or pa.types.is_fixed_size_binary(kind))
 
 
 def _list_bytes(column: pa.Array) -> pa.LargeBinaryArray:

@@ -210,7 +210,7 @@ def default_column(table: Table, *, flag: str = "--column", fitted: bool = True)
         candidates = [name for name in table.schema.names if name.startswith(f"{kind}_")]
         candidates = [name for name in candidates if name not in of_dataset]
         if len(candidates) == 1:
-            return candidates[0]
+            return str(candidates[0])
         if candidates:
             raise InputError(
                 f"{table.path} has several {kind} columns; choose one with {flag}: {', '.join(candidates)}"

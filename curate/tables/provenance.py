@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.manifest.contract import NotedOptions
 from curate.manifest.store_path import AnyPath
 from curate.tables.batches import named_errors, open_parquet
 from curate.tables.table import Table, noted_in
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.relative.columns import CLASS
 from scoring.relative.columns import COLUMNS as RELATIVE
@@ -204,7 +204,7 @@ class FittedRange:
             raise ValueError(f"a range from {fitted.low} to {fitted.high} of {fitted.rows} rows")
         return fitted
 
-    def outside(self, values: NDArray) -> "Outside":
+    def outside(self, values: Array) -> "Outside":
         """Return the number of finite values outside of the range."""
         finite = values[np.isfinite(values)]
         return Outside(len(finite), int((finite < self.low).sum()), int((finite > self.high).sum()))

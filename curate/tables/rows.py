@@ -292,7 +292,8 @@ class _Reading:
         self.start = stop
 
     def _add_signatures(self, column: pa.Array, to: slice | NDArray[np.int64]) -> None:
-        from curate.tables.signatures import WIDTH, stored_matrix
+        from curate.tables.signatures import stored_matrix
+        from scoring.images.signature import WIDTH
 
         stored = stored_matrix(column)
         if self.rows.signature is not None:

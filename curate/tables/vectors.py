@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from curate.manifest.store_path import AnyPath
 from curate.tables.digests import LANES, mixed
 from curate.tables.table import embedding_matrix
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.room import space
 
@@ -17,7 +18,7 @@ EMBEDDING_PROBLEMS = (NO_EMBEDDING, ZERO_EMBEDDING)  # what may be wrong with an
 MISSING, ZERO = 1, 2  # 1 + a place in EMBEDDING_PROBLEMS; 0 where nothing is wrong
 
 
-def rows_of(vectors: NDArray, rows: NDArray[np.int64]) -> NDArray:
+def rows_of(vectors: Array, rows: NDArray[np.int64]) -> Array:
     """Return rows (M,) of vectors (N, D), compacted in blocks; without a copy for all rows in order."""
     if np.array_equal(rows, np.arange(len(vectors))):
         return vectors
@@ -79,7 +80,7 @@ def shortened(matrix: NDArray[np.floating]) -> NDArray[np.float32]:
     largest = np.abs(matrix).max(1, keepdims=True)
     short = np.divide(matrix, largest, out=matrix.copy(), where=np.isfinite(largest) & (largest > 0))
     with np.errstate(over="ignore"):
-        return short.astype(np.float32)
+        return np.asarray(short.astype(np.float32))
 
 
 HASHED = 8_192  # rows at a time

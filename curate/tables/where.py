@@ -112,7 +112,7 @@ class Condition:
         if len(arrays) == 1 and pa.types.is_dictionary(arrays[0].type):
             values, codes = arrays[0].dictionary, arrays[0].indices
             truth = self._evaluated([pa.concat_arrays([values, pa.nulls(1, values.type)])], len(values) + 1)
-            return truth[codes.fill_null(len(values)).to_numpy(zero_copy_only=False)]
+            return np.asarray(truth[codes.fill_null(len(values)).to_numpy(zero_copy_only=False)])
         return self._evaluated(arrays, batch.num_rows)
 
     def _evaluated(self, arrays: list[pa.Array], n: int) -> NDArray[np.int8]:

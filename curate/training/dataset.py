@@ -129,7 +129,7 @@ def losses_of(manifest: "Manifest", column: str, *, option: str) -> list[float |
     kind = manifest.schema.field(column).type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         raise InputError(f"expected numbers in the column of losses {column!r}, got {kind}; choose another")
-    return manifest.rows(0, manifest.n_rows).column(column).to_pylist()
+    return list(manifest.rows(0, manifest.n_rows).column(column).to_pylist())
 
 
 def fitted(

@@ -132,7 +132,7 @@ class _LogSeries(torch.autograd.Function):
         return _series_and_ratio(q, dim)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: tuple[Tensor, Tensor]) -> None:
         q, ctx.dim = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.save_for_backward(q, output[1])

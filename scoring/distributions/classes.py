@@ -187,17 +187,17 @@ class NonIsotropicVMF(_Spherical):
         return nivmf.sample(self.loc, self.concentration, n, generator)
 
 
-@register_kl(VonMisesFisher, VonMisesFisher)
+@register_kl(VonMisesFisher, VonMisesFisher)  # type: ignore[untyped-decorator]
 def _kl_vmf(p: VonMisesFisher, q: VonMisesFisher) -> Tensor:
     return vmf.kl(p.loc, p.concentration, q.loc, q.concentration)
 
 
-@register_kl(NonIsotropicVMF, NonIsotropicVMF)
+@register_kl(NonIsotropicVMF, NonIsotropicVMF)  # type: ignore[untyped-decorator]
 def _kl_nivmf(p: NonIsotropicVMF, q: NonIsotropicVMF) -> Tensor:
     return -p.entropy() - nivmf.log_prob(p._seeded(), q.loc, q.concentration).mean(0)
 
 
-@register_kl(PowerSpherical, PowerSpherical)
+@register_kl(PowerSpherical, PowerSpherical)  # type: ignore[untyped-decorator]
 def _kl_power_spherical(p: PowerSpherical, q: PowerSpherical) -> Tensor:
     """-H(p) - log N(q) - kappa_q E_p[log(1 + mu_q.z)]; the expectation is integrated over two angles."""
     near, far = ((p.loc.double() + sign * q.loc.double()).norm(dim=-1) for sign in (-1, 1))

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from scoring.arrays import Array
 from scoring.images.budget import BUDGET
 from scoring.images.child import answer_all, receive_bytes, receive_frame, receive_into, send_frame
 from scoring.images.decoding import decode, model_square, opened
@@ -246,7 +246,7 @@ def _square(peer: socket.socket, side: int) -> Pixels:
 
 
 def _image(peer: socket.socket, reply: dict[str, Any]) -> DecodedImage:
-    parts: dict[str, NDArray] = {}
+    parts: dict[str, Array] = {}
     for name, kind in (("signature", np.int8), ("thumbnail", np.uint8)):
         if reply[name]:
             parts[name] = np.frombuffer(receive_bytes(peer, reply[name]), kind)

@@ -5,6 +5,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.arrays import Array
+
 FRESH = 2  # buffered candidates per row and block, as a multiple of the kept neighbours
 HELD = 1.5  # buffered candidates per row before sorting, as a multiple
 
@@ -86,7 +88,7 @@ class NearestSoFar:
         self._limit[rows] = best[:, -1].numpy()
 
 
-def _mask_above(cosine: Tensor, limit: NDArray) -> NDArray[np.bool_]:
+def _mask_above(cosine: Tensor, limit: Array) -> NDArray[np.bool_]:
     """Return a mask of the cosines above the limits (A,) of their rows, shape (A, M)."""
     if cosine.dtype == torch.bfloat16:  # NumPy lacks bfloat16; positive floats compare like their bits
         if (limit >= 0).all():

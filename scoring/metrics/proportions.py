@@ -7,11 +7,10 @@ from math import exp, floor, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from scoring.arrays import Floats
 from scoring.metrics.resampling import Interval
 
-Floats = NDArray[np.float64]
 NOTHING_KNOWN = Interval(float("nan"), 0.0, 1.0)  # of a share without a trial
 _FLATTEST = 60.0  # exponent at which a factor of the bound saturates in double precision
 _DECADES = 6  # range of rates, in decades

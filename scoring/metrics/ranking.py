@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
 from scoring.metrics.resampling import Interval
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def ranks(values: NDArray) -> NDArray[np.float64]:
+def ranks(values: Array) -> NDArray[np.float64]:
     """Return the rank of each value, from 1; ties get their mean rank.
 
     >>> ranks(np.array([3.0, 1.0, 3.0])).tolist()
@@ -23,7 +24,7 @@ def ranks(values: NDArray) -> NDArray[np.float64]:
     return (last - (counts - 1) / 2)[inverse]
 
 
-def auroc(score: NDArray, target: NDArray) -> float:
+def auroc(score: Array, target: Array) -> float:
     """Return the AUROC: the probability that a true row scores higher than a false one, ties counting half.
 
     Args:
@@ -68,7 +69,7 @@ def auroc_interval(area: float, n_true: int, n_false: int, level: float = 0.95) 
     return Interval(area, low, float(brentq(excess, inside, 1)) if area < 1 else 1.0)
 
 
-def spearman(x: NDArray, y: NDArray) -> float:
+def spearman(x: Array, y: Array) -> float:
     """Return the rank correlation, in [-1, 1]; NaN if either is constant."""
     a, b = ranks(x), ranks(y)
     a, b = a - a.mean(), b - b.mean()
@@ -76,7 +77,7 @@ def spearman(x: NDArray, y: NDArray) -> float:
     return float(a @ b / scale) if scale > 0 else float("nan")
 
 
-def r_auroc(certainty: NDArray, embedding: "Tensor", labels: "Tensor") -> float:
+def r_auroc(certainty: Array, embedding: "Tensor", labels: "Tensor") -> float:
     """Return the R-AUROC: how well certainty predicts whether a row's nearest neighbour has the same label.
 
     Args:
@@ -91,7 +92,7 @@ def r_auroc(certainty: NDArray, embedding: "Tensor", labels: "Tensor") -> float:
     return auroc(certainty, recall_at_1(embedding, labels))
 
 
-def rank_average(certainties: NDArray) -> NDArray[np.float64]:
+def rank_average(certainties: Array) -> NDArray[np.float64]:
     """Return the mean rank of each row over several certainties (C, N), scaled to (0, 1]; higher is more certain.
 
     >>> rank_average(np.array([[1.0, 2.0], [5.0, 9.0]])).tolist()
@@ -100,7 +101,7 @@ def rank_average(certainties: NDArray) -> NDArray[np.float64]:
     return np.mean([ranks(column) for column in certainties], axis=0) / np.shape(certainties)[1]
 
 
-def entropy(weights: NDArray) -> NDArray[np.float64]:
+def entropy(weights: Array) -> NDArray[np.float64]:
     """Return the entropy of each row's distribution, shape (N,), in nats; higher is less agreement.
 
     Args:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
+
 Counts = NDArray[np.int64]
 
 
@@ -29,13 +31,13 @@ def resamples(n: int, *, repeats: int, seed: int) -> Iterator[Counts]:
 
 
 def resample(
-    statistic: Callable[[Counts], NDArray], n: int, *, repeats: int = 1000, seed: int = 0
+    statistic: Callable[[Counts], Array], n: int, *, repeats: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
     """Return a statistic, counts (N,) -> values (K,), of bootstrap samples of n rows, shape (repeats, K)."""
     return np.stack([np.asarray(statistic(counts), np.float64) for counts in resamples(n, repeats=repeats, seed=seed)])
 
 
-def percentiles(samples: NDArray, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def percentiles(samples: Array, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the bounds between which a share ``level`` of the resamples (R, K) lies, for each column, ignoring NaN.
 
     A resample of one class is NaN; a column of NaN alone gives NaN.
@@ -49,7 +51,7 @@ def percentiles(samples: NDArray, level: float = 0.95) -> tuple[NDArray[np.float
 
 
 def permutation_test(
-    statistic: Callable[[NDArray], NDArray], y: NDArray, *, repeats: int = 1000, seed: int = 0
+    statistic: Callable[[Array], Array], y: Array, *, repeats: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
     """Return one-sided p values: the probability that shuffled targets score at least as high as the real ones.
 
@@ -75,7 +77,7 @@ def permutation_test(
     return np.where(np.isnan(real), np.nan, reached / (1 + repeats))
 
 
-def permutation_test_linear(x: NDArray, y: NDArray, *, repeats: int = 1000, seed: int = 0) -> NDArray[np.float64]:
+def permutation_test_linear(x: Array, y: Array, *, repeats: int = 1000, seed: int = 0) -> NDArray[np.float64]:
     """Return ``permutation_test`` for scores that are increasing in sum_i x_i y_i for fixed values of x and y.
 
     Such scores are AUROC (x the ranks of the score, y the target), both correlations (x and y ranks, or values) and the

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.relative.columns import FITTED, LOCAL, USABLE
 from scoring.relative.learn import learn, weighed
@@ -95,8 +96,8 @@ def _reversed_bits(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def fit_dataset(
-    embeddings: NDArray,
-    junk: NDArray | None = None,
+    embeddings: Array,
+    junk: Array | None = None,
     *,
     labels: KnownLabels | None = None,
     seed: int = 0,
@@ -128,14 +129,14 @@ def fit_dataset(
     return _with_labels(bare, rows, junk, (drawn, kept, full), labels, seed)
 
 
-def fit_alone(embeddings: NDArray, junk: NDArray | None = None, *, seed: int = 0) -> DatasetFit:
+def fit_alone(embeddings: Array, junk: Array | None = None, *, seed: int = 0) -> DatasetFit:
     """Return the fit that ``fit_dataset`` computes without labels, without scoring the rows; InputError as there."""
     _, bare, kept, drawn = _reference_fit(embeddings, REFERENCES, None, seed)
     return _with_standing(bare, kept, _junk_of(junk, drawn))
 
 
 def _reference_fit(
-    embeddings: NDArray, most: int, labels: KnownLabels | None, seed: int
+    embeddings: Array, most: int, labels: KnownLabels | None, seed: int
 ) -> tuple[NDArray[np.float16], DatasetFit, LaidOutRows, NDArray[np.int64]]:
     """Return rows as stored, a fit without quantiles, the reference rows as a search index, and their indices."""
     if len(embeddings) < LEAST_ROWS:
@@ -156,11 +157,11 @@ def _reference_fit(
     return rows, bare, kept, drawn
 
 
-def _junk_of(junk: NDArray | None, rows: NDArray[np.int64]) -> NDArray | None:
+def _junk_of(junk: Array | None, rows: NDArray[np.int64]) -> Array | None:
     return None if junk is None else junk[rows]
 
 
-def _with_standing(bare: DatasetFit, kept: LaidOutRows, junk: NDArray | None) -> DatasetFit:
+def _with_standing(bare: DatasetFit, kept: LaidOutRows, junk: Array | None) -> DatasetFit:
     """Return the fit with the ranks and the ``RowStanding`` of its references."""
     fit = bare.with_quantiles(kept.signals)
     return replace(fit, standing=fit.columns_of(kept.rows, kept.signals, junk, kept.near)[1])
@@ -178,7 +179,7 @@ def _sampled_rows(n: int, most: int, labels: KnownLabels | None, seed: int) -> N
     return np.sort(order[:most])
 
 
-def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: int) -> FittedScores:
+def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: Array | None, seed: int) -> FittedScores:
     """Return the scores of the dataset's rows: their ranks, and the order in which ``--keep-top`` drops them."""
     fit = bare.with_quantiles(full.signals)
     columns = fit.columns_of(full.rows, full.signals, junk, full.near)[0]
@@ -189,7 +190,7 @@ def _scores_of(bare: DatasetFit, full: LaidOutRows, junk: NDArray | None, seed: 
 def _with_labels(
     bare: DatasetFit,
     rows: NDArray[np.float16],
-    junk: NDArray | None,
+    junk: Array | None,
     laid: tuple[NDArray[np.int64], LaidOutRows, LaidOutRows | None],
     labels: KnownLabels,
     seed: int,
@@ -215,7 +216,7 @@ def _with_labels(
     return fit, replace(scores, learned=learned)
 
 
-def column_of(embeddings: NDArray, column: str) -> dict[str, NDArray[np.float32]]:
+def column_of(embeddings: Array, column: str) -> dict[str, NDArray[np.float32]]:
     """Return one column of a dataset, each row compared with all others; zeros for fewer than two rows.
 
     Args:

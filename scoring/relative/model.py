@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array, Floats
 from scoring.relative.columns import AMBIGUOUS, CLUSTER, FITTED, JUNK, LOCAL, NEIGHBOUR, UNLIKE, USABLE
 from scoring.relative.junk.classifier import JunkClassifier, probability_of
 from scoring.relative.junk.features import JunkInputs
@@ -26,7 +27,6 @@ FAR = 0.99  # quantile of distances above which a row counts as outside
 FAR_SHARE = 0.05  # share of rows outside above which a note is shown
 FEW_FAR = 3  # rows outside that occur by chance in a small set
 NO_JUNK = -10.0  # log odds of junk if unknown
-Floats = NDArray[np.float64]
 Columns = dict[str, NDArray[Any]]
 NO_NEAR = np.zeros((0, CLOSE), np.int32)
 NO_CLUSTERS = NO_GROUPS = np.zeros((0, 0), np.float32)
@@ -53,14 +53,14 @@ def among_neighbours(fitted: NDArray[np.floating], near: Near, of_others: NDArra
     return np.where(fitted > USABLE, fitted, standing * USABLE).astype(np.float32)
 
 
-def quantiles_of(values: NDArray) -> NDArray[np.float32]:
+def quantiles_of(values: Array) -> NDArray[np.float32]:
     """Return the 1001 quantiles of values, ascending; all 0 without values."""
     if not len(values):
         return np.zeros(POINTS, np.float32)
     return np.quantile(np.asarray(values, np.float64), LEVELS).astype(np.float32)
 
 
-def graded(values: NDArray, quantiles: NDArray[np.float32]) -> NDArray[np.float64]:
+def graded(values: Array, quantiles: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the share of a dataset below each value, ties counting half, in [0, 1], from its quantiles.
 
     Interpolated between quantiles; a value that many rows have gets the middle of their shares.
@@ -170,7 +170,7 @@ class DatasetFit:
         rows = centred(self.references, self.mean)
         return rows, place_of(rows, self.centres)
 
-    def score(self, embeddings: NDArray, junk: NDArray | None = None) -> FittedScores:
+    def score(self, embeddings: Array, junk: Array | None = None) -> FittedScores:
         """Score rows independently of each other: a row of the dataset gets the same scores as a new one.
 
         A row that is itself a reference counts as its copy, and copies are ignored.
@@ -225,7 +225,7 @@ class DatasetFit:
         self,
         rows: Centred,
         signals: Mapping[str, Floats],
-        junk: NDArray | None,
+        junk: Array | None,
         near: Near,
         others: RowStanding | None = None,
     ) -> tuple[Columns, RowStanding]:
@@ -296,14 +296,14 @@ def place_of(rows: Centred, centres: Centroids) -> RowPlaces:
     return RowPlaces(labels_of(rows.units, centres))
 
 
-def stored(embeddings: NDArray) -> NDArray[np.float16]:
+def stored(embeddings: Array) -> NDArray[np.float16]:
     """Return rows at unit length in float16, as tables store them; float16 rows are unchanged."""
     if embeddings.dtype == np.float16:
         return embeddings
     return np.concatenate([unit(part).astype(np.float16) for part in blocks(embeddings)])
 
 
-def blocks(rows: NDArray) -> Iterator[NDArray]:
+def blocks(rows: Array) -> Iterator[Array]:
     """Yield blocks of a few thousand rows."""
     for start in range(0, len(rows), BLOCK):
         yield rows[start : start + BLOCK]

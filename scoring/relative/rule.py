@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Floats
 from scoring.relative.columns import USABLE
-
-Floats = NDArray[np.float64]
 
 # Equal weights of the signals: weights fitted on six development sets were no better on the seventh.
 WEIGHTS: Mapping[str, float] = {"distance": 1.0, "contrast": 1.0, "unshared": 1.0, "disagreement": 1.0}

@@ -9,7 +9,7 @@ from scoring.relative.columns import AMBIGUOUS, COLUMNS, NEIGHBOUR
 from scoring.scorers import TABLE
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from scoring.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class NeighbourScorer:
     passes: ClassVar[int] = 0
     columns: ClassVar[Mapping[str, Column]] = {NEIGHBOUR: COLUMNS[NEIGHBOUR]}
 
-    def score(self, embeddings: "NDArray") -> Mapping[str, Any]:
+    def score(self, embeddings: "Array") -> Mapping[str, Any]:
         """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
         from scoring.relative.fit import column_of
 
@@ -35,7 +35,7 @@ class AmbiguousScorer:
     passes: ClassVar[int] = 0
     columns: ClassVar[Mapping[str, Column]] = {AMBIGUOUS: COLUMNS[AMBIGUOUS]}
 
-    def score(self, embeddings: "NDArray") -> Mapping[str, Any]:
+    def score(self, embeddings: "Array") -> Mapping[str, Any]:
         """Return the column for embeddings, shape (N, D); zero for fewer than two rows."""
         from scoring.relative.fit import column_of
 

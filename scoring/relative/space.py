@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
+
 COPY = 0.97  # cosine, as stored, above which two rows are copies
 BLOCK = 8192  # rows at a time
 LEAST = 1e-6  # rows closer to the mean than this become zero
 
 
-def mean_of(vectors: NDArray) -> NDArray[np.float32]:
+def mean_of(vectors: Array) -> NDArray[np.float32]:
     """Return the mean of normalised rows (N, D), N >= 1, shape (D,); float64 sums by blocks; a memory map works too."""
     total = np.zeros(vectors.shape[1])
     for start in range(0, len(vectors), BLOCK):
@@ -18,7 +20,7 @@ def mean_of(vectors: NDArray) -> NDArray[np.float32]:
     return (total / len(vectors)).astype(np.float32)
 
 
-def unit(rows: NDArray) -> NDArray[np.float32]:
+def unit(rows: Array) -> NDArray[np.float32]:
     """Return rows at unit length, float32; zero rows stay zero."""
     wide = rows.astype(np.float32)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)
@@ -67,7 +69,7 @@ class Centred:
         )
 
 
-def centred(vectors: NDArray, mean: NDArray[np.float32]) -> Centred:
+def centred(vectors: Array, mean: NDArray[np.float32]) -> Centred:
     """Return rows (N, D) minus a mean (D,), normalised; memory: 4 N D bytes."""
     units = np.empty(vectors.shape, np.float32)
     length, along = np.empty(len(vectors), np.float32), np.empty(len(vectors), np.float32)

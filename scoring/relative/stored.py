@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from scoring.arrays import Array
 from scoring.atomic import AtomicFile, commit_together
 from scoring.cards import FIT, find_checkpoint
 from scoring.checkpoint import checkpoint_of, read_checkpoint, write_checkpoint
@@ -69,7 +69,7 @@ def write_fitted(
 
 def tensors_of(fit: DatasetFit) -> dict[str, Tensor]:
     """Return the tensors of a fit by their names in a file."""
-    arrays: dict[str, NDArray] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
+    arrays: dict[str, Array] = {MEAN: fit.mean, ROWS: fit.references, NEAR: fit.near}
     arrays |= {CLUSTERS: fit.clusters, GROUPS: fit.groups}
     arrays[STANDING] = np.stack([fit.standing.share, fit.standing.level, fit.standing.fitted])
     if fit.propagated is not None:
@@ -133,7 +133,7 @@ def fit_from(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Datase
     )
 
 
-def _propagated(record: Mapping[str, Any], arrays: Mapping[str, NDArray], n_rows: int, width: int) -> Propagated | None:
+def _propagated(record: Mapping[str, Any], arrays: Mapping[str, Array], n_rows: int, width: int) -> Propagated | None:
     if "classes" not in record:
         return None
     classes = tuple(str(name) for name in record["classes"])

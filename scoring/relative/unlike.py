@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Floats
 from scoring.metrics.ranking import auroc
 from scoring.search.kmeans import MOST_PER_CENTROID, assign, spherical_kmeans
 
@@ -24,7 +25,6 @@ ITERATIONS = 20
 FINE, FINE_ROWS = (8, 60), 25  # minimal and maximal number of fine clusters, and rows per cluster
 
 Centroids = Mapping[int, NDArray[np.float32]]
-Floats = NDArray[np.float64]
 Inside = NDArray[np.bool_]
 
 MOST_GROUPS = 3

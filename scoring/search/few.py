@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
 from scoring.search.links import TIE, Links, Recall, rounded, sorted_links
 
 FEW = 2048  # rows below which comparing all pairs is faster than importing torch
@@ -17,7 +18,7 @@ class FewCosines:
         recall: always 1.
     """
 
-    def __init__(self, vectors: NDArray, threshold: float) -> None:
+    def __init__(self, vectors: Array, threshold: float) -> None:
         """Store the rows (N, D), of any length, in float64; zero rows match nothing.
 
         Raises ValueError, with the index of the row, if a row has NaN or infinity.
@@ -25,7 +26,7 @@ class FewCosines:
         self.threshold, self.recall = threshold, Recall.of_everything()
         self._rows, self._squares = _exact(vectors)
 
-    def search(self, queries: NDArray, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
+    def search(self, queries: Array, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:
         """Return the links of queries, shape (Q, D), as ``CosineIndex.search``."""
         candidates, parts = np.flatnonzero(self._squares > 0 if among is None else among & (self._squares > 0)), []
         for start in range(0, len(queries), AT_ONCE):
@@ -52,7 +53,7 @@ class FewCosines:
         return self.search(self._rows[rows], among, first=first)
 
 
-def _exact(vectors: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _exact(vectors: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return rows in float64 and their squared norms."""
     exact = vectors.astype(np.float64)
     squares = np.einsum("nd,nd->n", exact, exact)

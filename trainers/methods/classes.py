@@ -12,10 +12,10 @@ from scoring.class_heads import (
     ClassifierHeadSpec,
     DropoutHeadSpec,
     EnsembleHeadSpec,
+    HeadSpec,
     HetXLHeadSpec,
     SNGPHeadSpec,
 )
-from scoring.heads import HeadSpec
 from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.settings import Augmentation, Settings, setting
 

@@ -10,8 +10,9 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
+from scoring.class_heads import HeadSpec
 from scoring.errors import InputError
-from scoring.heads import HeadSpec, NormHeadSpec
+from scoring.heads import NormHeadSpec
 from trainers.methods import contrast, contrastive_losses
 from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
 from trainers.methods.contrast import Contrast

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scoring.class_heads import WIDEST, WIDEST_INSIDE
+from scoring.class_heads import WIDEST, WIDEST_INSIDE, HeadSpec
 from scoring.head_modules import PrototypeHead
-from scoring.heads import HeadSpec, PrototypeHeadSpec
+from scoring.heads import PrototypeHeadSpec
 from trainers.methods.method import Batch, Method, Step, Task
 from trainers.methods.momentum import MomentumEncoder
 from trainers.methods.settings import MOST_WIDTH, Settings, setting

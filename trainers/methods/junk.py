@@ -6,8 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from scoring.class_heads import HeadSpec
 from scoring.errors import InputError
-from scoring.heads import HeadSpec, JunkHeadSpec
+from scoring.heads import JunkHeadSpec
 from trainers.methods.method import Method, Step, Task, needed
 from trainers.methods.settings import Augmentation, Settings, setting
 

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scoring.class_heads import HeadSpec
 from scoring.errors import InputError
-from scoring.heads import DEEPEST, HeadSpec, UncertaintyHeadSpec
+from scoring.heads import DEEPEST, UncertaintyHeadSpec
 from trainers.methods.method import Batch, Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from scoring.heads import HeadSpec
+from scoring.class_heads import HeadSpec
 from trainers.methods.settings import Augmentation, Settings
 
 S = TypeVar("S", bound=Settings)

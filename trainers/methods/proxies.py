@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from scoring.class_heads import HeadSpec
 from scoring.distributions import distances, vmf
 from scoring.distributions.distances import Directions
-from scoring.heads import HeadSpec, NormHeadSpec
+from scoring.heads import NormHeadSpec
 from trainers.methods.concentration import MOST_KAPPA, SOURCES, kappa_head, mu_and_kappa, spread
 from trainers.methods.method import Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Augmentation, Settings, setting

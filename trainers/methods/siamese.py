@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scoring.class_heads import HeadSpec
 from scoring.distributions import power_spherical
-from scoring.heads import HeadSpec, KappaHeadSpec
+from scoring.heads import KappaHeadSpec
 from trainers.methods.concentration import HEAD_HIDDEN, spread
 from trainers.methods.method import Method, Step, Task, needed
 from trainers.methods.settings import MOST_WIDTH, Settings, setting

@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scoring.class_heads import HeadSpec
 from scoring.errors import InputError
-from scoring.heads import MOST_BRANCHES, GaussiansHeadSpec, HeadSpec
+from scoring.heads import MOST_BRANCHES, GaussiansHeadSpec
 from trainers.methods.concentration import spread
 from trainers.methods.gaussian_losses import draw, ranking_loss, set_loss, symmetric_kl
 from trainers.methods.method import Batch, Method, Step, Task, needed

@@ -10,7 +10,8 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from scoring.heads import HeadSpec, PosteriorHeadSpec
+from scoring.class_heads import HeadSpec
+from scoring.heads import PosteriorHeadSpec
 from scoring.posterior import PosteriorHead
 from trainers.methods import elbo
 from trainers.methods.method import Batch, Method, Step, Task

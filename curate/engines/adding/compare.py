@@ -274,7 +274,7 @@ def _find_renamed(setup: RunSetup, known: _Known, changed: NDArray[np.bool_], co
 
 def _both(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return where both are known (not -1)."""
-    return (a != UNKNOWN) & (b != UNKNOWN)
+    return np.asarray((a != UNKNOWN) & (b != UNKNOWN))
 
 
 def _matched(

@@ -129,7 +129,7 @@ def _is_fitted_to_all(table: Table) -> bool:
         return False
     columns = table.read([STATUS, FITTED])
     n_fitted = len(columns) - columns[FITTED].null_count
-    return n_fitted == fit.get("rows") == pc.sum(pc.equal(columns[STATUS], OK)).as_py()
+    return bool(n_fitted == fit.get("rows") == pc.sum(pc.equal(columns[STATUS], OK)).as_py())
 
 
 def _refuse_refit(table: Table, setup: RunSetup) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY, LABEL, STATUS
 from curate.counted import counted
@@ -35,6 +34,7 @@ from curate.tables.keys import named
 from curate.tables.needs import SHA256
 from curate.tables.provenance import fitted_range, same_model
 from curate.tables.table import Table, open_table
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.metrics.proportions import wilson
 from scoring.settings import require_between
@@ -90,7 +90,7 @@ def cluster_shares(
 
 
 def distinctive_rows(
-    samples: tuple[TableSample, TableSample], items: Items, score: NDArray, side: int, n: int
+    samples: tuple[TableSample, TableSample], items: Items, score: Array, side: int, n: int
 ) -> tuple[DistinctiveRow, ...]:
     """Return the n rows of one side with the highest finite scores of their items, highest first; each item once.
 

@@ -143,7 +143,9 @@ class SubsetPool:
             _sha256(self.tables[0], self.row[self.trainable]),
             _sha256(self.tables[-1], self.row[self.tests]),
         )
-        return pc.is_in(tested, value_set=trained.drop_null(), skip_nulls=True).to_numpy(zero_copy_only=False)
+        return np.asarray(
+            pc.is_in(tested, value_set=trained.drop_null(), skip_nulls=True).to_numpy(zero_copy_only=False)
+        )
 
 
 def read_pool(

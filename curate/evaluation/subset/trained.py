@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides
 from curate.statistics.two_sample import holm
+from scoring.arrays import Array, Floats
 from scoring.metrics.resampling import Interval
 
 LEVEL = 0.95
 MOST_DF = 1e4  # here Student's t equals the normal distribution
-Floats = NDArray[np.float64]
 SIGNIFICANT = 0.05
 AGAINST = {ALL_ROWS: RANDOM, RANDOM: RANDOM, BY_CLASS: BY_CLASS}  # with the draws that give the chance level
 FEWEST_OF_CLASS = 5  # minimum test rows of a class for a difference
@@ -52,7 +52,7 @@ class ChanceLevel:
     draws: int
 
 
-def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
+def chance_level_of(draws: Array, weight: Floats) -> ChanceLevel:
     """Return the variance between R >= 2 random draws, from the correctness of each on every row, shape (R, N).
 
     ``weight`` is the weight of each row, shape (N,), sum 1.
@@ -61,7 +61,7 @@ def chance_level_of(draws: NDArray, weight: Floats) -> ChanceLevel:
     return ChanceLevel(float((draws @ weight).var(ddof=1)), from_rows, len(draws) - 1, len(draws))
 
 
-def gap(first: NDArray, second: NDArray, chance_level: ChanceLevel, weight: Floats | None = None) -> Gap:
+def gap(first: Array, second: Array, chance_level: ChanceLevel, weight: Floats | None = None) -> Gap:
     """Return the difference of two means, with an interval over test rows and draws.
 
     The variance has two parts. Test rows: paired differences vary between rows. Draws: the subset counts as one random

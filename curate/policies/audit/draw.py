@@ -20,6 +20,7 @@ from curate.tables.keys import keys_at
 from curate.tables.needs import Needs, default_column
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import Table, open_table
+from scoring.arrays import Array
 from scoring.atomic import AtomicFile, refuse_existing, require_folder, sweep_outputs
 from scoring.errors import InputError
 
@@ -34,7 +35,7 @@ class Population:
     """
 
     column: str
-    ordered: NDArray
+    ordered: Array
 
     @classmethod
     def of(cls, table_rows: Rows, column: str, inside: NDArray[np.bool_] | None = None) -> "Population":
@@ -50,7 +51,7 @@ class Population:
         """Return the number of rows at least as certain as the n-th, n in [1, N]."""
         return int(np.searchsorted(self.ordered, self.ordered[n - 1], side="right"))
 
-    def ranks(self, values: NDArray) -> NDArray[np.int64]:
+    def ranks(self, values: Array) -> NDArray[np.int64]:
         """Return the number of rows at least as certain as each value, shape (M,)."""
         return np.searchsorted(self.ordered, in_doubt(values, self.column), side="right").astype(np.int64)
 
@@ -64,7 +65,7 @@ class Population:
         return np.searchsorted(self.ordered, self.ordered[ranks - 1], side="right").astype(np.int64)
 
 
-def in_doubt(values: NDArray, column: str) -> NDArray:
+def in_doubt(values: Array, column: str) -> Array:
     """Return scores with a sign such that lower is more certain, in a signed type."""
     if is_less_certain(column):
         return values

@@ -19,6 +19,7 @@ from curate.tables.amount import Amount
 from curate.tables.needs import EMBEDDINGS, Needs, Signal, default_column, signal
 from curate.tables.rows import Codes
 from curate.tables.table import Table
+from scoring.arrays import Floats
 from scoring.errors import InputError
 from scoring.lookup import closest, lookup, name_list
 
@@ -30,7 +31,6 @@ WITHIN = {
 }
 CLUSTERS = "clusters"
 USUAL_CLUSTERS = 100
-Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 N_NAMED = 3
 
@@ -153,7 +153,7 @@ class Amounts:
     @property
     def short(self) -> Counts:
         """Number of missing rows in each cell, shape (C,)."""
-        return np.maximum(self.quota - self.taken, 0)
+        return np.asarray(np.maximum(self.quota - self.taken, 0))
 
     @property
     def apart(self) -> float:
@@ -301,7 +301,7 @@ def shares_in(
     """
     if not named:
         weight = sizes.astype(np.float64) ** alpha
-        return weight / weight.sum()
+        return np.asarray(weight / weight.sum())
     place = {name: at for at, name in enumerate(names)}
     unknown = [name for name in named if name not in place and named[name] > 0]
     if unknown:

@@ -225,4 +225,4 @@ def _vector(example: Example, table_rows: Rows) -> NDArray[np.float32]:
             f"expected embeddings of {embeddings.shape[1]:,} numbers, got {len(vector):,} of {example.name}; "
             "embed it with the model that scored the table"
         )
-    return unit_rows(vector[None])[0]
+    return np.asarray(unit_rows(vector[None])[0])

@@ -205,7 +205,7 @@ def _pooled(codes: NDArray[np.integer], counted: Mask, n_groups: int) -> NDArray
     """Return codes with groups of fewer than 10 rows merged into the last one."""
     size = counts_of(codes[counted], n_groups)
     kind = np.min_scalar_type(n_groups)
-    return np.where(size < LEAST_ROWS, n_groups, np.arange(n_groups)).astype(kind)[codes]
+    return np.asarray(np.where(size < LEAST_ROWS, n_groups, np.arange(n_groups)).astype(kind)[codes])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.audit.draw import Population, in_doubt
@@ -16,7 +15,7 @@ from curate.statistics.guarantee import N_CUTS, Sampled, conformal_cut, guarante
 from curate.tables.digests import text_hashes
 from curate.tables.keys import places
 from curate.tables.rows import Rows
-from scoring.arrays import Ints, Mask
+from scoring.arrays import Array, Ints, Mask
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -186,7 +185,7 @@ class MaxBadRate(ScoreRule):
             )
         return at
 
-    def _refuse_changed(self, values: NDArray) -> None:
+    def _refuse_changed(self, values: Array) -> None:
         then = np.array([sample.value for sample in self.sample])
         differs = ~np.isclose(values.astype(np.float64), then, rtol=CLOSE, atol=0)
         if differs.any():

@@ -52,7 +52,7 @@ def _size(width: Values, height: Values) -> Values:
     with np.errstate(invalid="ignore"):
         known = side[~np.isnan(side)]
         ratio = side / (np.median(known) if len(known) else 1)
-        return np.maximum(ratio, 1 / ratio).astype(np.float32)
+        return np.asarray(np.maximum(ratio, 1 / ratio).astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _suspect(values: Mapping[str, Values], name: str, cut: float) -> Flags:
     """Return images that may be junk, or whose measure is below a cut."""
     signs = [values[JUNK] > SUSPECT_CUT] if JUNK in values else []
     signs += [values[name] < cut] if name in values else []
-    return np.logical_or.reduce(signs)
+    return np.asarray(np.logical_or.reduce(signs))
 
 
 _low_contrast = partial(_suspect, name="quality_contrast", cut=CONTRAST)

@@ -311,7 +311,7 @@ def _settled(
         return np.zeros(len(rows), bool)
     settled = reviewed.answered(LABELS, KEEP)
     settled[list(reviewed.labels.get(request.columns[0], {}))] = True
-    return settled[rows.place] & rows.ok & (labels >= 0) & (rows.embedding_problem == 0)
+    return np.asarray(settled[rows.place] & rows.ok & (labels >= 0) & (rows.embedding_problem == 0))
 
 
 def _votes(table: Table, rows: Rows, columns: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:

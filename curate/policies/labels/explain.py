@@ -17,6 +17,7 @@ from curate.policies.labels.examine import REASONS, RULE, SUGGESTED, WHY, WITNES
 from curate.policies.reviewed import RULE as VERDICTS
 from curate.policies.sampled import estimate
 from curate.tables.keys import keys_at
+from scoring.arrays import Array
 
 CURRENT = "given_label"
 MEANINGS: dict[str, str] = {
@@ -92,7 +93,7 @@ class LabelWords:
             **{SUGGESTED: examined.of_codes(examined.suggested[part])},
         )
 
-    def _texts(self, part: slice, why: pa.Array) -> NDArray:
+    def _texts(self, part: slice, why: pa.Array) -> Array:
         examined, below = self.examined, self.examined.request.below
         quality, reason = examined.quality[part], examined.reason[part]
         texts = np.array(["the label stands", *REASONS], object)[np.where(np.isnan(quality), reason + 1, 0)]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.select.request import SAFE_GATE, SelectRequest, can_discount, guard
@@ -16,7 +15,7 @@ from curate.selectors.picking import ReportPicks, reporting_picks
 from curate.tables.amount import Amount
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Codes
-from scoring.arrays import Ints
+from scoring.arrays import Array, Ints
 from scoring.errors import InputError
 
 MEETINGS = 5_000_000  # groups x labelled rows up to which every group uses all labelled rows
@@ -288,7 +287,7 @@ def _stopped(pool: Pool, chosen: Chosen, least: float) -> Chosen:
     )
 
 
-def first_too_near(vectors: NDArray, labelled: Ints, picks: Ints, least: float) -> tuple[int, float]:
+def first_too_near(vectors: Array, labelled: Ints, picks: Ints, least: float) -> tuple[int, float]:
     """Return the number of picks before the first that is nearer than ``least`` to an earlier pick or labelled row.
 
     Args:

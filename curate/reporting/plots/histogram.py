@@ -15,13 +15,13 @@ from curate.sheets.captions import plain_line
 from curate.tables.needs import Needs, default_column
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table
+from scoring.arrays import Floats
 from scoring.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 ADVICE = "choose a column of numbers"
 
 

@@ -19,11 +19,11 @@ from curate.reporting.plots.request import PlotRequest
 from curate.statistics.weighted import RankOrder
 from curate.tables.digests import plain
 from curate.tables.needs import is_number
+from scoring.arrays import Array, Floats
 from scoring.errors import InputError
 from scoring.lookup import require_known
 from scoring.metrics.resampling import Interval, percentiles, resample
 
-Floats = NDArray[np.float64]
 PREDICTIONS = (LINEAR, NEAREST, KNN)  # the first available one is the default
 
 
@@ -140,7 +140,7 @@ class Band:
 
 def bands_of(
     judged: Outcomes,
-    curve: Callable[[RankOrder, NDArray, Floats, Floats], Floats],
+    curve: Callable[[RankOrder, Array, Floats, Floats], Floats],
     grid: Floats,
     request: PlotRequest,
 ) -> dict[str, Band]:

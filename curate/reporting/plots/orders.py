@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from curate.evaluation.correctness import COVERAGES
-from curate.reporting.plots.judged import Band, Floats, Outcomes, bands_of, outcomes
+from curate.reporting.plots.judged import Band, Outcomes, bands_of, outcomes
 from curate.reporting.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
 from curate.statistics.weighted import RankOrder, aurc
+from scoring.arrays import Floats
 from scoring.errors import InputError
 from scoring.metrics.ranking import auroc
 

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from curate.columns import ERROR_COLUMNS, describe
 from curate.counted import counted
-from curate.reporting.plots.judged import Band, Floats, Outcomes, outcomes
+from curate.reporting.plots.judged import Band, Outcomes, outcomes
 from curate.reporting.plots.request import Numbers, PlotRequest
 from curate.sheets.chart import Curve, Panel, draw_chart
 from curate.sheets.style import WIDTH
 from curate.statistics.calibration import BINS, EqualMass
+from scoring.arrays import Floats
 from scoring.errors import InputError
 from scoring.metrics.resampling import Interval, percentiles, resample
 

@@ -20,6 +20,7 @@ from curate.probes.accuracy import Accuracy, fit
 from curate.probes.probabilities import Labelled
 from curate.statistics.paired import level_of_look, paired_interval
 from curate.tables.table import open_table
+from scoring.arrays import Array
 from scoring.metrics.proportions import clopper_pearson
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Arms:
         spread: scaling by the pool.
     """
 
-    vectors: NDArray
+    vectors: Array
     strategy: Labelled
     control: Labelled
     held_out: Labelled
@@ -89,7 +90,7 @@ class Arms:
         part = Labelled(arm.rows[chosen], arm.codes[chosen], arm.classes)
         probe = fit(self.kind, self.vectors, part, spread=self.spread, calibrate=False)
         predicted = probe.predict(self.vectors[self.held_out.rows]).argmax(1)
-        return (predicted == self.held_out.codes).astype(np.float64)
+        return np.asarray((predicted == self.held_out.codes).astype(np.float64))
 
 
 def arm_lift(arms: Arms, seed: int = 0) -> ArmLift:
@@ -295,7 +296,7 @@ def sample_of(rows: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     return np.sort(generator.permutation(rows)[:N_SAMPLE])
 
 
-def coverage(vectors: NDArray, sample: NDArray[np.int64], labelled: NDArray[np.int64]) -> PoolCoverage | None:
+def coverage(vectors: Array, sample: NDArray[np.int64], labelled: NDArray[np.int64]) -> PoolCoverage | None:
     """Return the distances of sampled rows to the nearest labelled one; None without labelled rows.
 
     Args:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from curate.probes.linear import FeatureScale, fit_linear_probe, spread_of
 from curate.selectors.chance import Random
 from curate.selectors.contract import Pool, Selector
+from scoring.arrays import Array
 from scoring.errors import InputError
 from scoring.relative.space import unit
 
@@ -36,7 +37,7 @@ class Curves:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Mean accuracy over the seeds, shape (B,)."""
-        return self.accuracy.mean(0)
+        return np.asarray(self.accuracy.mean(0))
 
     @property
     def error(self) -> NDArray[np.float64]:
@@ -60,7 +61,7 @@ def area_under(budgets: NDArray[np.int64], accuracy: NDArray[np.float64]) -> NDA
     if len(budgets) == 1:
         return accuracy[:, 0]
     width = np.diff(budgets)
-    return ((accuracy[:, 1:] + accuracy[:, :-1]) / 2 * width).sum(1) / width.sum()
+    return np.asarray(((accuracy[:, 1:] + accuracy[:, :-1]) / 2 * width).sum(1) / width.sum())
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def _labels_to_reach(target: float, budgets: NDArray[np.int64], accuracy: NDArra
 def _standard_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
     if len(values) < 2:
         return np.full(values.shape[1], np.nan)
-    return values.std(0, ddof=1) / np.sqrt(len(values))
+    return np.asarray(values.std(0, ddof=1) / np.sqrt(len(values)))
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,11 @@ class Replay:
         calibrate: whether the probe's probabilities are calibrated.
     """
 
-    features: NDArray
+    features: Array
     labels: NDArray[np.int64]
-    test_features: NDArray
+    test_features: Array
     test_labels: NDArray[np.int64]
-    vectors: NDArray | None = None
+    vectors: Array | None = None
     annotated: NDArray[np.int64] | None = None
     quality: NDArray[np.float32] | None = None
     calibrate: bool = True

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.statistics.noise.quality import BLOCK, LEAST, ClassProbabilities
+from scoring.arrays import Array
 from scoring.metrics.proportions import wilson
 from scoring.metrics.resampling import Interval
 
@@ -108,7 +109,7 @@ def _most_likely(
     probabilities: ClassProbabilities,
     votes: Codes,
     labels: NDArray[np.int64],
-    accuracy: NDArray,
+    accuracy: Array,
     n_classes: int,
     at: slice,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

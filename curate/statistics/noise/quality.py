@@ -163,7 +163,7 @@ class Mistakes:
         classes.
         """
         even = np.where(label == true, 1 - self.rate, self.rate / max(self.joint.n_classes - 1, 1))
-        return (self.joint.at(label, true) + PRIOR_ROWS * even) / (self.of_class[true] + PRIOR_ROWS)
+        return np.asarray((self.joint.at(label, true) + PRIOR_ROWS * even) / (self.of_class[true] + PRIOR_ROWS))
 
 
 @dataclass(frozen=True)

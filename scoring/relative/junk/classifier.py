@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array, Floats
 from scoring.errors import InputError
-from scoring.relative.junk.features import Floats, JunkInputs, Scale, columns_read
+from scoring.relative.junk.features import JunkInputs, Scale, columns_read
 from scoring.relative.junk.heldout import FEWEST_COMPARED, MOST_FLAGGED, NONE, UNDECIDED, HeldOut, held_out, nearness
 from scoring.relative.junk.threshold import tail_bound, threshold_of
 from scoring.search.kmeans import assign, spherical_kmeans
@@ -91,7 +92,7 @@ class TrainedClassifier:
     held_out: HeldOut
 
 
-def probability_of(log_odds: NDArray) -> NDArray[np.float32]:
+def probability_of(log_odds: Array) -> NDArray[np.float32]:
     """Return the probabilities for log odds, float32.
 
     >>> probability_of(np.array([0.0, 3.0])).round(2).tolist()
@@ -181,7 +182,7 @@ class _Axes:
     axes: Floats
 
     @classmethod
-    def of(cls, embedding: NDArray, copies: NDArray) -> "_Axes":
+    def of(cls, embedding: Array, copies: Array) -> "_Axes":
         units = _units(embedding)
         mean = units.mean(0)
         of_images, of_copies = units - mean, _units(copies) - mean
@@ -190,7 +191,7 @@ class _Axes:
         length = np.sqrt(((of_images @ axes) ** 2).sum(1).mean())
         return cls(mean, axes * (EMBEDDING_LENGTH / max(length, 1e-9)))
 
-    def reduced(self, embedding: NDArray) -> Floats:
+    def reduced(self, embedding: Array) -> Floats:
         """Return the reduced embeddings, shape (N, K)."""
         return (_units(embedding) - self.mean) @ self.axes
 
@@ -260,6 +261,6 @@ def _logistic(rows: Floats, corrupted: NDArray[np.bool_]) -> Floats:
     return beta
 
 
-def _units(rows: NDArray) -> Floats:
+def _units(rows: Array) -> Floats:
     wide = rows.astype(np.float64)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)

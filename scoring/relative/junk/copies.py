@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import interpolate
 
+from scoring.arrays import Array
 from scoring.changes import gaussian_blur
 from scoring.images.geometry import Pixels, Raster, centre_crop, resize, resized_size
 from scoring.images.preprocessing import Preprocessing
@@ -212,12 +213,12 @@ def corrupt(pixels: Pixels, kind: str, digest: str) -> Pixels:
     return rounded(CORRUPTIONS[kind](pixels, draw))
 
 
-def rounded(pixels: NDArray) -> Pixels:
+def rounded(pixels: Array) -> Pixels:
     """Return an image rounded and clipped to whole grey levels from 0 to 255."""
     return np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
 
 
-def resized(pixels: NDArray, height: int, width: int, mode: str) -> Floats:
+def resized(pixels: Array, height: int, width: int, mode: str) -> Floats:
     """Return an image (H, W, 3) at another size, float32; bilinear and bicubic antialiased."""
     if pixels.shape[:2] == (height, width):
         return _float(pixels)
@@ -225,7 +226,7 @@ def resized(pixels: NDArray, height: int, width: int, mode: str) -> Floats:
     return _image(interpolate(_batch(pixels), (height, width), mode=mode, **options))
 
 
-def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
+def _sign(kind: int, u: Array, v: Array) -> NDArray[np.bool_]:
     """Return a mask of the sign of a placeholder, from coordinates in units of its half size; empty for text alone."""
     thick = 0.08
     if kind == 0:  # a framed image: a hill and a sun
@@ -241,7 +242,7 @@ def _sign(kind: int, u: NDArray, v: NDArray) -> NDArray[np.bool_]:
     return np.zeros(u.shape, bool)
 
 
-def _line_of_text(u: NDArray, v: NDArray, half: float, letter: float, lengths: NDArray) -> NDArray[np.bool_]:
+def _line_of_text(u: Array, v: Array, half: float, letter: float, lengths: Array) -> NDArray[np.bool_]:
     """Return a mask of a line of blocks for letters, centred at u = 0, from v = 0 down."""
     ends = np.cumsum(lengths) * letter
     place = np.searchsorted(ends, np.clip(u + half, 0, None) % ends[-1], side="right").clip(max=len(lengths) - 1)
@@ -250,7 +251,7 @@ def _line_of_text(u: NDArray, v: NDArray, half: float, letter: float, lengths: N
     return (np.abs(u) < half) & (v >= 0) & (v < letter) & filled
 
 
-def _strokes(u: NDArray, v: NDArray, widths: NDArray, rises: NDArray) -> NDArray[np.bool_]:
+def _strokes(u: Array, v: Array, widths: Array, rises: Array) -> NDArray[np.bool_]:
     """Return a mask of the letters of a line, from coordinates in units of its height; every seventh is a space."""
     ends = np.cumsum(widths + 0.12)
     place = np.searchsorted(ends, u % ends[-1], side="right").clip(max=len(widths) - 1)
@@ -279,11 +280,11 @@ def _log_uniform(draw: Generator, low: float, high: float) -> float:
     return math.exp(draw.uniform(math.log(low), math.log(high)))
 
 
-def _float(pixels: NDArray) -> Floats:
+def _float(pixels: Array) -> Floats:
     return pixels.astype(np.float32)
 
 
-def _batch(pixels: NDArray) -> torch.Tensor:
+def _batch(pixels: Array) -> torch.Tensor:
     return torch.from_numpy(_float(pixels)).permute(2, 0, 1)[None]
 
 

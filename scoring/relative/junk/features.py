@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from scoring.arrays import Array, Floats
+
 Change = Callable[[Floats], Floats]
 
 HEADS = ("unc_", "kappa_")  # prefixes of the columns of trained heads
@@ -51,7 +52,7 @@ class JunkInputs:
         """Return the features of the named columns, shape (N, F); see ``features_of``."""
         return features_of(self.columns, names) if names else np.zeros((len(self), 0))
 
-    def take(self, rows: NDArray) -> "JunkInputs":
+    def take(self, rows: Array) -> "JunkInputs":
         """Return a subset of the images, by index or mask."""
         return JunkInputs({name: values[rows] for name, values in self.columns.items()}, self.embedding[rows])
 

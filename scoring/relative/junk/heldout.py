@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Floats
 from scoring.metrics.proportions import wilson
 from scoring.metrics.ranking import auroc
 from scoring.metrics.resampling import Interval, percentiles
@@ -25,7 +26,6 @@ NEIGHBOURS = 3  # number of nearest neighbours of the less numerous kind
 FEWEST_COMPARED = 200  # images of a dataset: among fewer, even the nearest are far
 BLOCK = 256  # images per block of distances
 RESAMPLES = 200
-Floats = NDArray[np.float64]
 NONE: Floats = np.zeros(0)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scoring.arrays import Array
 from scoring.relative.junk.classifier import JunkClassifier
 from scoring.relative.junk.copies import VERSION
 from scoring.relative.junk.features import Scale, columns_read, features_of
@@ -19,7 +20,7 @@ ARRAYS = ("mean", "on_features", "on_embedding", "intercept", *OF_SCALE)
 def to_json(classifier: JunkClassifier) -> dict[str, Any]:
     """Return a classifier as plain JSON; the numbers of arrays are float32, in base64."""
     scale = classifier.scale
-    arrays: dict[str, NDArray] = {name: getattr(classifier, name) for name in ARRAYS if name not in OF_SCALE}
+    arrays: dict[str, Array] = {name: getattr(classifier, name) for name in ARRAYS if name not in OF_SCALE}
     arrays |= {name: getattr(scale, name) for name in OF_SCALE}
     return {
         "version": VERSION,
@@ -71,7 +72,7 @@ def _n_features(names: tuple[str, ...]) -> int:
     return features_of({name: np.ones(1) for name in names}, names).shape[1] if names else 0
 
 
-def _encoded(values: NDArray) -> dict[str, Any]:
+def _encoded(values: Array) -> dict[str, Any]:
     return {"shape": list(values.shape), "float32": base64.b64encode(values.astype("<f4").tobytes()).decode()}
 
 

@@ -14,7 +14,7 @@ from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.passing import OfColour
 from curate.policies.dedup.finders.surroundings import signature_cosine
 from curate.tables.rows import Rows
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY, coarse_fits
 from scoring.images.signature import STEPS, SignatureView
@@ -159,7 +159,7 @@ class NearParts(NearPairs[Crowd]):
         near[self.compared, : neighbours.shape[1]] = np.where(neighbours >= 0, self.compared[neighbours], -1)
         return Crowd(self.signatures, near)
 
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Crowd:
+    def other(self, vectors: Array, signatures: NDArray[np.int8], near: Ints) -> Crowd:
         """Return rows of another table, compared with this dataset."""
         return Crowd(signatures, near)
 
@@ -185,7 +185,7 @@ class NearParts(NearPairs[Crowd]):
         at, column = np.nonzero(near >= 0)
         every = np.full((len(some), CROWD), FEW)
         every[at, column], _ = coarse_fits(side.signatures, some[at], self.signatures, near[at, column])
-        return np.median(every, axis=1)[place]
+        return np.asarray(np.median(every, axis=1)[place])
 
 
 class PartOfColour(OfColour):

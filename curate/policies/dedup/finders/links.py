@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.arrays import Ints, Mask
+from scoring.arrays import Array, Ints, Mask
 
 FIRST = 64  # rows in the first chunk
 
@@ -31,7 +31,7 @@ class Links:
     def __len__(self) -> int:
         return len(self.query)
 
-    def take(self, at: NDArray) -> "Links":
+    def take(self, at: Array) -> "Links":
         """Return a subset of the pairs, by mask or indices."""
         return Links(self.query[at], self.row[at], self.similarity[at], self.view[at])
 
@@ -40,7 +40,7 @@ class Links:
         pairs = Links(rows[self.query], self.row, self.similarity, self.view)
         return pairs.take(pairs.query != pairs.row)
 
-    def first_of_each(self, *keys: NDArray) -> "Links":
+    def first_of_each(self, *keys: Array) -> "Links":
         """Return the first pair of each row, by keys of shape (P,), the most important one first; then in order."""
         ordered = self.take(np.lexsort((*reversed(keys), self.row)))
         return ordered.take(np.unique(ordered.row, return_index=True)[1])

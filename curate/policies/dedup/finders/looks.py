@@ -39,7 +39,7 @@ def turned_codes(codes: NDArray[np.int8] | NDArray[np.int32], views: Sequence[Si
     names = [each.name for each in views]
     undone = np.array([names.index(each.undone_by) for each in views])
     packed = np.where(packed > 0, ((packed - 1) ^ 1) + 1, 0)  # the lowest bit is whether the row holds
-    return (undone[view] + VIEWS * packed).astype(np.int32)
+    return np.asarray((undone[view] + VIEWS * packed).astype(np.int32))
 
 
 def seen(code: int, views: Sequence[str]) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
-from scoring.arrays import Ints, Mask
+from scoring.arrays import Array, Ints, Mask
 from scoring.errors import InputError
 from scoring.images.signature import SignatureView
 from scoring.search.graph import knn_graph
@@ -48,7 +48,7 @@ class NearPairs(Search, Generic[Side]):
         """The rows of this table, for ``judge``."""
 
     @abstractmethod
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Side:
+    def other(self, vectors: Array, signatures: NDArray[np.int8], near: Ints) -> Side:
         """Return rows of another table, for ``judge``; ``near`` are the nearest rows of this table."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class NearPairs(Search, Generic[Side]):
         return other
 
 
-def _graph(vectors: NDArray, at: Ints, ties: NDArray[np.uint64], k: int) -> Graph:
+def _graph(vectors: Array, at: Ints, ties: NDArray[np.uint64], k: int) -> Graph:
     """Return the neighbour graph of the rows ``at``, independent of the row order."""
     order = np.argsort(ties[at], kind="stable")
     graph = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))

@@ -191,7 +191,7 @@ def are_two_drawings(side: Rows, query: Ints, rows: Rows, row: Ints) -> Mask:
     first, second = _drawing_measures(side, query), _drawing_measures(rows, row)
     same_size = (first[WIDTH] == second[WIDTH]) & (first[HEIGHT] == second[HEIGHT])
     differ = np.any([np.abs(first[name] - second[name]) > least for name, least in EQUAL.items()], axis=0)
-    return drawings(side, query) & drawings(rows, row) & same_size & differ
+    return np.asarray(drawings(side, query) & drawings(rows, row) & same_size & differ)
 
 
 def _drawing_measures(rows: Rows, at: Ints) -> dict[str, Floats]:

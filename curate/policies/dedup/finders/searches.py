@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
 from curate.tables.rows import Rows
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.errors import InputError
 from scoring.images.signature import AS_IT_IS, SignatureView, views
 from scoring.search.few import FEW, FewCosines
@@ -176,7 +176,7 @@ def _hashed(rows: Rows) -> Mask:
     return np.asarray(rows.array("has_phash") & rows.ok & (rows.array("phash") != FLAT))
 
 
-def cosine_index(vectors: NDArray, threshold: float, ties: NDArray[np.uint64] | None) -> "FewCosines | CosineIndex":
+def cosine_index(vectors: Array, threshold: float, ties: NDArray[np.uint64] | None) -> "FewCosines | CosineIndex":
     """Return an index of rows (N, D), exact for few rows; results depend on ``ties`` instead of the row order."""
     if len(vectors) <= FEW:
         return FewCosines(vectors, threshold)
@@ -190,7 +190,7 @@ class NearVector(Search):
 
     def __init__(
         self,
-        vectors: NDArray,
+        vectors: Array,
         threshold: float,
         name: str,
         views: Views = SINGLE_VIEW,
@@ -266,7 +266,7 @@ def _links_of_view(view: int, near: Near) -> Links:
     return Links(near.query, near.row, near.similarity, np.full(len(near), view, np.int8))
 
 
-def unit(vectors: NDArray) -> Floats:
+def unit(vectors: Array) -> Floats:
     """Return normalised rows in float64; zero rows stay zero."""
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)

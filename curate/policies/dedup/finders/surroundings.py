@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from curate.tables.vectors import rows_of
-from scoring.arrays import Floats, Ints
+from scoring.arrays import Array, Floats, Ints
 from scoring.images.signature import SignatureView
 from scoring.metrics.neighbours import nearest
 from scoring.relative.space import mean_of, unit
@@ -35,7 +35,7 @@ class Side:
             (N,).
     """
 
-    vectors: NDArray
+    vectors: Array
     signatures: NDArray[np.int8]
     along: Floats
     length: Floats
@@ -55,7 +55,7 @@ class Surroundings:
 
     def __init__(
         self,
-        vectors: NDArray,
+        vectors: Array,
         signatures: NDArray[np.int8],
         at: Ints,
         neighbours: NDArray[np.int32],
@@ -75,7 +75,7 @@ class Surroundings:
         crowding[at] = crowds.clip(LEAST, self.most)
         self.side = Side(vectors, signatures, along, length, crowding)
 
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Side:
+    def other(self, vectors: Array, signatures: NDArray[np.int8], near: Ints) -> Side:
         """Return rows of another table relative to this dataset.
 
         Args:
@@ -116,7 +116,7 @@ class Surroundings:
         signature, _ = signature_cosine(side.signatures, a, two.signatures, b, self.views)
         return np.where(signature >= COPY, -np.inf, self.content(side, a, two, b))
 
-    def _against_mean(self, vectors: NDArray) -> tuple[Floats, Floats]:
+    def _against_mean(self, vectors: Array) -> tuple[Floats, Floats]:
         along, square = np.empty(len(vectors)), np.empty(len(vectors))
         for start in range(0, len(vectors), BLOCK):
             rows = unit(vectors[start : start + BLOCK]).astype(np.float64)
@@ -140,7 +140,7 @@ def signature_cosine(
     return best, seen
 
 
-def nearest_of(queries: NDArray, references: NDArray, k: int) -> Ints:
+def nearest_of(queries: Array, references: Array, k: int) -> Ints:
     """Return the references (M, D) nearest to each query (Q, D), shape (Q, min(k, M))."""
     k = min(k, len(references))
     if not k or not len(queries):

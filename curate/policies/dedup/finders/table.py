@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, SIGNATURE
 from curate.policies.dedup.finders.passing import OfColour, WithoutFlat
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText, Search, Views
 from curate.tables.rows import Rows
-from scoring.arrays import Floats, Mask
+from scoring.arrays import Array, Floats, Mask
 from scoring.errors import InputError
 from scoring.lookup import lookup
 
@@ -40,11 +39,11 @@ class Finder:
     unit: str = "cosine"
     higher: bool = True
 
-    def holds(self, similarity: NDArray, threshold: float) -> Mask:
+    def holds(self, similarity: Array, threshold: float) -> Mask:
         """Return a mask of the similarities that reach the threshold."""
         return similarity >= np.float32(threshold) if self.higher else similarity <= threshold
 
-    def margin(self, similarity: NDArray, threshold: float) -> Floats:
+    def margin(self, similarity: Array, threshold: float) -> Floats:
         """Return how far similarities exceed the threshold, relative to the distance to equality: 1 is equal."""
         span = abs((self.highest if self.higher else self.lowest) - threshold)
         return np.abs(np.asarray(similarity, np.float64) - threshold) / span if span else np.ones(len(similarity))

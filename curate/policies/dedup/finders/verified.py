@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from curate.policies.dedup.finders.crops import PartOf
 from curate.policies.dedup.finders.nearby import NearPairs
 from curate.policies.dedup.finders.surroundings import Side, Surroundings
-from scoring.arrays import Floats, Ints
+from scoring.arrays import Array, Floats, Ints
 
 ALIKE = 0.94  # cosine of whole images from which parts are not fitted
 SLACK = 0.02  # added to 1 - cosine, as the resolution of cosines
@@ -45,7 +45,7 @@ class Weights:
         """
         weights = np.array([self.content, self.signature, self.denser, self.sparser])
         odds = closeness(evidence) @ weights + self.intercept
-        return odds if part is None else odds + self.part * closeness(part)
+        return np.asarray(odds if part is None else odds + self.part * closeness(part))
 
 
 # By examples/train_verifier.py, on embeddings of ``world``.
@@ -54,7 +54,7 @@ FITTED = Weights(content=7.465, signature=0.0, denser=-0.587, sparser=-22.684, p
 LEAST_TO_FIT = 0.005  # probability by ``FIRST`` from which parts are fitted
 
 
-def closeness(cosine: NDArray) -> Floats:
+def closeness(cosine: Array) -> Floats:
     """Return -log(1.02 - cosine): 3.9 for equal rows, 0 for almost unrelated rows.
 
     >>> closeness(np.array([1.0, 0.98, 0.52])).round(2).tolist()
@@ -86,7 +86,7 @@ class Verified(NearPairs[Side]):
         """The rows of this table, for ``judge``."""
         return self.surroundings.side
 
-    def other(self, vectors: NDArray, signatures: NDArray[np.int8], near: Ints) -> Side:
+    def other(self, vectors: Array, signatures: NDArray[np.int8], near: Ints) -> Side:
         """Return rows of another table relative to this dataset."""
         return self.surroundings.other(vectors, signatures, near)
 

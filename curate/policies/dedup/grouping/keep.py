@@ -20,7 +20,7 @@ from curate.tables.keys import keys_at
 from curate.tables.needs import SHA256, default_column, kappa_of
 from curate.tables.rows import Rows
 from curate.tables.table import Table
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.errors import InputError
 from scoring.lookup import closest
 from scoring.relative.columns import JUNK
@@ -74,7 +74,7 @@ def _pixels(rows: Rows) -> Floats:
 
 def _bytes_a_pixel(rows: Rows) -> Floats:
     pixels = _pixels(rows)
-    return np.divide(rows.numbers[loss.N_BYTES], pixels, out=np.full(len(rows), np.nan), where=pixels > 0)
+    return np.asarray(np.divide(rows.numbers[loss.N_BYTES], pixels, out=np.full(len(rows), np.nan), where=pixels > 0))
 
 
 SIZE = (loss.WIDTH, loss.HEIGHT)
@@ -182,7 +182,7 @@ def keep_order(
     not depend on machine or row order. ``large`` marks enlarged rows, which have lost more. Rows with the same number
     in ``files`` are equal files and get the best of their scores. All have shape (N,).
     """
-    keys: list[NDArray] = [ties]  # the last key of lexsort is the primary one
+    keys: list[Array] = [ties]  # the last key of lexsort is the primary one
     for criterion in reversed(criteria):
         value = loss.detail(rows, large) if criterion.typed == LEAST_LOST else criterion.value(rows)
         if criterion.is_score and files is not None:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import in_chunks, mask_of
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.rows import Rows
-from scoring.arrays import Ints, Mask
+from scoring.arrays import Array, Ints, Mask
 
 LARGE = 5  # minimal size of a large group
 NEAR, SURE = 0.5, 0.9  # of the way from the threshold to equal: less is just above it, more is surely the same
@@ -54,11 +53,11 @@ class Bounds:
             name, least, least + NEAR * (best - least), threshold if looser(name, sure, threshold) == sure else sure
         )
 
-    def is_near(self, similarity: NDArray) -> Mask:
+    def is_near(self, similarity: Array) -> Mask:
         """Return a mask of the similarities just above the threshold."""
         return ~FINDERS[self.name].holds(similarity, self.near)
 
-    def is_sure(self, similarity: NDArray) -> Mask:
+    def is_sure(self, similarity: Array) -> Mask:
         """Return a mask of the similarities that are certain copies."""
         return FINDERS[self.name].holds(similarity, self.sure)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS
@@ -14,7 +13,7 @@ from curate.policies.dedup.grouping.stars import Stars
 from curate.tables.keys import keys_at
 from curate.tables.rows import Rows
 from curate.tables.table import Table
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 
 ALL_PAIRS = 64  # group size up to which all pairs are measured
 SOME_PAIRS = 2016  # pairs measured in a larger group in addition to those with the kept row: as many as 64 rows have
@@ -175,7 +174,7 @@ def _pairs(size: int) -> tuple[Ints, Ints]:
     return np.concatenate([np.zeros(size - 1, np.int64), a]), np.concatenate([np.arange(1, size), b])
 
 
-def _lists(group: Ints, names: pa.Array, code: NDArray, n: int) -> pa.Array:
+def _lists(group: Ints, names: pa.Array, code: Array, n: int) -> pa.Array:
     """Return the distinct names of each group, as lists; negative codes are ignored."""
     has_name = code >= 0
     width = max(1, len(names))

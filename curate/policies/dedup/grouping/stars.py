@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from curate.policies.dedup.finders.links import Links, mask_of
 from curate.policies.dedup.finders.searches import Search
-from scoring.arrays import Floats, Ints, Mask
+from scoring.arrays import Array, Floats, Ints, Mask
 
 NOBODY = -1
 FIRST_ROUND = 1024  # rows; each round is twice as large as the one before
@@ -65,7 +65,7 @@ class Stars:
         """Unlink rows: each is its own owner, or has none."""
         self.owner[rows], self.finder[rows], self.similarity[rows], self.view[rows] = owner, -1, np.nan, 0
 
-    def copy(self, rows: NDArray, other: "Stars") -> None:
+    def copy(self, rows: Array, other: "Stars") -> None:
         """Assign rows, a mask or indices, to their owners in another grouping."""
         for name in ("owner", "finder", "similarity", "view"):
             getattr(self, name)[rows] = getattr(other, name)[rows]
@@ -166,7 +166,7 @@ class _Round:
         if not len(left):
             return left
         self.assign_copies(stay, mask_of(left, len(self.place)))
-        return left[self.stars.owner[left] == NOBODY]
+        return np.asarray(left[self.stars.owner[left] == NOBODY])
 
     def _copies_of_earlier(self, rows: Ints) -> Mask:
         """Return a mask of the rows (R,) that may be dropped and are copies of an earlier one."""
@@ -191,4 +191,4 @@ class _Round:
             if stays[at]:
                 stays[at + 1 :] &= ~linked[at, at + 1 :]
         self.assign_copies(rows[stays], mask_of(rows[~stays], len(self.place)))
-        return rows[self.stars.owner[rows] == NOBODY]
+        return np.asarray(rows[self.stars.owner[rows] == NOBODY])

@@ -14,7 +14,7 @@ from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.sampled import drawn_text
 from curate.tables.digests import key_bytes, plain
-from scoring.arrays import Floats, Ints
+from scoring.arrays import Array, Floats, Ints
 from scoring.errors import InputError
 
 COLUMNS = ("pair", "key_a", "key_b", "similarity", "stratum", "weight")
@@ -136,7 +136,7 @@ def _pair_hashes(pairs: pa.Table, seed: int) -> NDArray[np.uint64]:
     return np.frombuffer(bytes(digests), ">u8").astype(np.uint64)
 
 
-def _strata(finder: str, rows: Ints, similarity: NDArray, threshold: float) -> list[tuple[StratumName, Ints]]:
+def _strata(finder: str, rows: Ints, similarity: Array, threshold: float) -> list[tuple[StratumName, Ints]]:
     higher = FINDERS[finder].higher
     alike = similarity[rows] if higher else -similarity[rows].astype(np.float64)
     bar = threshold if higher else -threshold
@@ -217,7 +217,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
         for at in order if step > 0 else order[::-1]:
             if counts.sum() != n and (counts[at] < size[at] if step > 0 else counts[at] > 1):
                 counts[at] += step
-    return counts.tolist()
+    return [int(count) for count in counts]
 
 
 def audit_text(drawn: Sequence[Drawn]) -> bytes:
