@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from scoring.room import space
+from scoring.arrays import zeros_or_memmap
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -77,7 +77,7 @@ class InProcess:
 
     def room(self, shape: Sequence[int], dtype: torch.dtype) -> Shared[Tensor]:
         """Return a tensor of zeros, in a file if large."""
-        return Held(as_tensor(space(shape, BITS[dtype]), dtype))
+        return Held(as_tensor(zeros_or_memmap(shape, BITS[dtype]), dtype))
 
     def run(self, function: Callable[[A], R], arguments: Iterable[A]) -> Iterator[R]:
         """Yield the results in the order of the arguments."""

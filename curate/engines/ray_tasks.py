@@ -26,9 +26,9 @@ from curate.engines import ray_actor
 from curate.engines.contract import Cluster
 from curate.engines.on_ray import START_WITHIN, TRIES, nodes_of, other_kinds, reason, refuse_node
 from curate.engines.ray_cluster import Share, connected, share_of
+from scoring.arrays import preallocate
 from scoring.atomic_folder import held_folder
 from scoring.errors import InputError
-from scoring.room import take_room
 from scoring.tasks import BITS, Shared, as_tensor, tasks_run_by
 
 KEPT = 16  # maximum arrays that a process keeps mapped
@@ -62,7 +62,7 @@ class SharedFile:
         self.shape, self.kind, self.written = tuple(shape), kind, False
         size = int(np.prod(self.shape)) * _stored(kind).itemsize
         with open(self.path, "xb") as file:  # noqa: PTH123  as it is opened on the nodes
-            take_room(file.fileno(), size, folder, "choose --out on a larger disk")
+            preallocate(file.fileno(), size, folder, "choose --out on a larger disk")
         weakref.finalize(self, _remove, self.path)
 
     @classmethod

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from curate.counted import counted
 from curate.selectors.contract import Pool
 from curate.tables.rows import Codes
-from scoring.room import space
+from scoring.arrays import zeros_or_memmap
 
 BLOCK = 65_536
 
@@ -86,7 +86,7 @@ def with_probabilities(pool: Pool, labelled: Labelled, *, seed: int) -> tuple[Po
     facts["without_rows"] = [labelled.classes[code] for code in np.flatnonzero(counts == 0).tolist()]
     probe = fit_linear_probe(vectors, codes, n_classes, spread=spread, seed=seed)
     facts["temperature"] = probe.temperature
-    probabilities = space((len(everything), n_classes), np.dtype(np.float32))
+    probabilities = zeros_or_memmap((len(everything), n_classes), np.dtype(np.float32))
     for start in range(0, len(probabilities), BLOCK):
         probabilities[start : start + BLOCK] = probe.predict(everything[start : start + BLOCK])
     return replace(pool, probabilities=probabilities), facts

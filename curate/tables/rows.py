@@ -19,8 +19,8 @@ from curate.tables.needs import PHASH, SHA256, Needs
 from curate.tables.provenance import model_of, signature_of
 from curate.tables.table import Table
 from curate.tables.vectors import EMBEDDING_PROBLEMS, Embeddings
+from scoring.arrays import zeros_or_memmap
 from scoring.errors import InputError
-from scoring.room import space
 
 NO_NUMBER = "no value (null, NaN or infinite)"
 
@@ -259,7 +259,7 @@ class _Reading:
         if SIGNATURE in needs.representations:
             from scoring.images.signature import WIDTH  # loads torch, which a filter has no need of
 
-            rows.signature = space((n, WIDTH), np.dtype(np.int8))
+            rows.signature = zeros_or_memmap((n, WIDTH), np.dtype(np.int8))
         if needs.flat and SIGNATURE in schema.names:
             rows.flat = np.zeros(n, bool)
         self.rows = rows
@@ -301,7 +301,7 @@ class _Reading:
             if column.null_count < len(column):  # else nothing shows how wide it is
                 values = stored[:, WIDTH:]
                 if self.chroma_width is None and values.shape[1]:
-                    self.rows.chroma = space((self.n, values.shape[1]), np.dtype(np.int8))
+                    self.rows.chroma = zeros_or_memmap((self.n, values.shape[1]), np.dtype(np.int8))
                 if self.chroma_width not in (None, values.shape[1]):
                     raise InputError(f"{self.path} holds `{SIGNATURE}` of two lengths; score the images again together")
                 self.chroma_width = values.shape[1]

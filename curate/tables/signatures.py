@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from curate.columns import SIGNATURE, THUMBNAIL
 from curate.tables.table import Table
+from scoring.arrays import zeros_or_memmap
 from scoring.errors import InputError
 from scoring.images.signature import STORED_WIDTH, WIDTH
 from scoring.images.thumbnail import WIDTH as THUMBNAIL_WIDTH
-from scoring.room import space
 
 SIGNATURE_TYPE = pa.binary(STORED_WIDTH)
 WIDTHS = (STORED_WIDTH, WIDTH)  # with the colours, and as tables had it before they were stored
@@ -108,7 +108,7 @@ class Thumbnails:
     def read(cls, table: Table, rows: Places) -> Self:
         """Return the thumbnails of ascending rows, none without the column; InputError if it has another type."""
         has_column = THUMBNAIL in table.schema.names
-        values = space((len(rows) if has_column else 0, THUMBNAIL_WIDTH), np.dtype(np.uint8))
+        values = zeros_or_memmap((len(rows) if has_column else 0, THUMBNAIL_WIDTH), np.dtype(np.uint8))
         known = np.zeros(len(rows), bool)
         for start in range(0, len(rows) if has_column else 0, AT_ONCE):
             column = table.take(rows[start : start + AT_ONCE], [THUMBNAIL]).column(0)

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 from curate.manifest.store_path import AnyPath
 from curate.tables.digests import LANES, mixed
 from curate.tables.table import embedding_matrix
-from scoring.arrays import Array
+from scoring.arrays import Array, zeros_or_memmap
 from scoring.errors import InputError
-from scoring.room import space
 
 BLOCK = 65_536  # rows at a time
 NO_EMBEDDING = "an embedding that is missing, NaN or infinite"
@@ -22,7 +21,7 @@ def rows_of(vectors: Array, rows: NDArray[np.int64]) -> Array:
     """Return rows (M,) of vectors (N, D), compacted in blocks; without a copy for all rows in order."""
     if np.array_equal(rows, np.arange(len(vectors))):
         return vectors
-    taken = space((len(rows), vectors.shape[1]), vectors.dtype)
+    taken = zeros_or_memmap((len(rows), vectors.shape[1]), vectors.dtype)
     for start in range(0, len(rows), BLOCK):
         taken[start : start + BLOCK] = vectors[rows[start : start + BLOCK]]
     return taken
@@ -48,7 +47,7 @@ class Embeddings:
         if not width:  # lists of any length, of which this batch has none
             return
         if self.matrix is None:
-            self.matrix = space((self.n, width), np.dtype(np.float16 if part.itemsize == 2 else np.float32))
+            self.matrix = zeros_or_memmap((self.n, width), np.dtype(np.float16 if part.itemsize == 2 else np.float32))
         if width != self.matrix.shape[1]:
             raise InputError(
                 f"expected embeddings of one length in {self.path}, got {self.matrix.shape[1]} and {width}; score all "

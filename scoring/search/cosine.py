@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scoring.room import space
+from scoring.arrays import zeros_or_memmap
 from scoring.search.inverted import InvertedLists, Spans, list_centroids
 from scoring.search.layout import OutsideQueries, SearchLayout
 from scoring.search.links import Links, Recall, rounded, sorted_links
@@ -256,7 +256,7 @@ class CosineIndex:
         if lists.centroids is None:
             return np.zeros((len(rows), 1), np.int64)
         if self._looked is None:
-            self._looked = space((self.n_rows, self.probes), np.dtype(np.int32))
+            self._looked = zeros_or_memmap((self.n_rows, self.probes), np.dtype(np.int32))
             self._looked -= 1
         fresh = rows[self._looked[rows, 0] < 0]
         for start in range(0, len(fresh), PLACED):

@@ -372,7 +372,7 @@ def test_a_table_written_in_parts_is_the_table(monkeypatch):
     vectors = table(9000, width=8)
     undivided = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
     monkeypatch.setattr("scoring.search.layout.WRITTEN", 2 * 8 * 4500)
-    monkeypatch.setattr("scoring.room.IN_MEMORY", 100)
+    monkeypatch.setattr("scoring.arrays.IN_MEMORY", 100)
     parts = CosineIndex(vectors, 0.99, exact_rows=100, sample=64)
     first, other = (index.search_rows(np.arange(9000)) for index in (undivided, parts))
     assert len(first) > 9000

@@ -254,7 +254,7 @@ def test_a_label_column_that_is_no_text_is_left_alone_unless_it_is_named(tmp_pat
 
 def test_large_vectors_live_in_a_file_that_is_gone_afterwards(made, monkeypatch):
     folder, result = made
-    monkeypatch.setattr("scoring.room.IN_MEMORY", 100)
+    monkeypatch.setattr("scoring.arrays.IN_MEMORY", 100)
     again = curate.dedup(folder / "scores.parquet", finder=FINDERS, dry_run=True)
     assert (again.kept, again.dropped_by) == (result.kept, result.dropped_by)
 

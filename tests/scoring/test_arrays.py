@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from scoring import room
+from scoring import arrays
+from scoring.arrays import zeros_or_memmap
 from scoring.errors import InputError
-from scoring.room import space
 from scoring.tasks import IN_PROCESS
 
 
 def test_space_beyond_the_memory_is_a_file_without_a_name(monkeypatch, tmp_path):
-    monkeypatch.setattr(room.tempfile, "tempdir", str(tmp_path))
-    assert type(space((10, 4), np.dtype(np.int8))) is np.ndarray
-    monkeypatch.setattr(room, "IN_MEMORY", 39)
-    large = space((10, 4), np.dtype(np.int8))
+    monkeypatch.setattr(arrays.tempfile, "tempdir", str(tmp_path))
+    assert type(zeros_or_memmap((10, 4), np.dtype(np.int8))) is np.ndarray
+    monkeypatch.setattr(arrays, "IN_MEMORY", 39)
+    large = zeros_or_memmap((10, 4), np.dtype(np.int8))
     large[:] = 3
     assert isinstance(large, np.memmap)
     assert large.sum() == 120
@@ -27,18 +27,18 @@ def test_a_disk_without_room_is_reported_before_anything_is_written(monkeypatch)
     def full(_handle, _start, _size):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(room, "IN_MEMORY", 7)
-    monkeypatch.setattr(room.os, "posix_fallocate", full)
+    monkeypatch.setattr(arrays, "IN_MEMORY", 7)
+    monkeypatch.setattr(arrays.os, "posix_fallocate", full)
     with pytest.raises(InputError, match=r"No space left .*TMPDIR"):
-        space((2, 1), np.dtype(np.float32))
+        zeros_or_memmap((2, 1), np.dtype(np.float32))
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32, torch.int64])
 def test_room_for_tensors_beyond_the_memory_holds_what_one_in_memory_holds(monkeypatch, tmp_path, kind):
-    monkeypatch.setattr(room.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(arrays.tempfile, "tempdir", str(tmp_path))
     numbers = torch.arange(12).reshape(3, 4)
     inside = IN_PROCESS.room((3, 4), kind).value
-    monkeypatch.setattr(room, "IN_MEMORY", 7)
+    monkeypatch.setattr(arrays, "IN_MEMORY", 7)
     outside = IN_PROCESS.room((3, 4), kind).value
     for tensor in (inside, outside):
         tensor[:] = numbers.to(kind)
