@@ -40,6 +40,7 @@ LEAVES = {
     Path("curate/version.py"),
 }
 OF_STRANGERS = (Path("scoring/convert.py"), Path("scoring/packaged.py"))  # what reads PyTorch's files, as said there
+MOST_ROOMS = 30  # folders directly in a package; may only be lowered
 COMMAND_LINE = [
     path
     for path in MODULES
@@ -212,6 +213,11 @@ def test_the_import_reader_sees_functions_conditions_and_both_forms(tmp_path):
     everything = {"a.b", "c", "typing.TYPE_CHECKING", "d", "e.f.g", "i", "k"}
     assert imports(tmp_path / "m.py") == everything
     assert imports(tmp_path / "m.py", at_import=True) == everything - {"d", "i"}
+
+
+def test_there_are_at_most_30_rooms():
+    rooms = {path.parts[:2] for path in MODULES if len(path.parts) > 2}
+    assert len(rooms) <= MOST_ROOMS
 
 
 def test_there_are_modules_to_check():

@@ -39,15 +39,18 @@ def test_the_version_is_one_line():
     assert result.exit_code == 0
 
 
-def test_help_takes_at_most_three_times_as_long_as_importing_typer():
+def test_help_takes_at_most_two_and_a_half_times_as_long_as_importing_typer():
     def seconds(code):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime  # of work, however busy the machine is
         python(code, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
     full = "import sys; sys.argv = ['curate', '--help']; from curate.cli import main; main()"
-    both = [(seconds("import typer"), seconds(full)) for _ in range(5)]  # in turns: clocks of a machine change
-    assert min(each for _, each in both) < 3 * min(each for each, _ in both)
+    typer_alone, of_help = [], []
+    while len(of_help) < 5 or (min(of_help) > 2.5 * min(typer_alone) and len(of_help) < 25):  # other work adds time
+        typer_alone.append(seconds("import typer"))
+        of_help.append(seconds(full))
+    assert min(of_help) <= 2.5 * min(typer_alone)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ for line in sys.argv[1:]:
         heavy = ("torch", "pandas", "sklearn", "openTSNE")
         print("ran", sys.argv[1], stop.code, *(name for name in heavy if name in sys.modules))
 """
-MODULES, FILES = 89, 47  # that a filter imports, and with a function that it calls; only ever lowered
+MODULES, FILES = 89, 47  # that a filter imports, and with a function that it calls; may only be lowered
 ENTERED = """
 import sys
 depth, entered = 0, set()
