@@ -289,6 +289,7 @@ def _refuse_changed(values: Floats, then: Floats, keys: list[str], column: str) 
 def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows:
     from curate.fitting.labels import label_source
     from curate.tables.dataset import read_dataset
+    from curate.tables.vectors import rows_of
     from scoring.search.graph import knn_graph
 
     names = (truth.label,) if truth.label is not None and truth.labelled is None else ()
@@ -297,7 +298,8 @@ def _by_neighbours(table: Table, score: ScoreColumn, truth: Truth) -> JudgedRows
     labels = source.labels
     if labels is None:
         raise ValueError("labels were requested")
-    nearest = knn_graph(dataset.embeddings[labels.rows], 1).index[:, 0]  # beyond 50,000 rows about 99 % of them
+    vectors = rows_of(dataset.embeddings, labels.rows)
+    nearest = knn_graph(vectors, 1).index[:, 0]  # beyond 50,000 rows about 99 % of them
     has_neighbour = nearest >= 0
     bad = np.zeros(len(dataset.rows))
     indices = dataset.first[labels.rows[has_neighbour]]

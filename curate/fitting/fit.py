@@ -26,6 +26,7 @@ from curate.tables.dataset import Dataset, column_array, group_facts, read_datas
 from curate.tables.provenance import model_of
 from curate.tables.rows import Codes
 from curate.tables.table import Table, open_table
+from curate.tables.vectors import rows_of
 from curate.version import __version__
 from scoring.arrays import Array
 from scoring.atomic import AtomicFile
@@ -307,8 +308,12 @@ def _label_accuracy(done: Fitted, seed: int) -> dict[str, Any]:
     if done.classes is None:
         return {}
     labels = labels_in(done.dataset, done.classes)
-    rows = centred(done.dataset.embeddings, done.fit.mean)
-    auroc = label_auroc(rows, done.scores.columns[AMBIGUOUS], labels, seed=seed)
+    auroc = label_auroc(
+        lambda rows: centred(done.dataset.embeddings[rows], done.fit.mean),
+        done.scores.columns[AMBIGUOUS],
+        labels,
+        seed=seed,
+    )
     return {} if auroc is None else {"rows": len(labels.rows), "classes": len(labels.classes), "auroc": auroc}
 
 
@@ -318,7 +323,7 @@ def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArra
     Labelled rows are predicted out of fold, with copies in the same fold; other rows by a classifier of all labels.
     None if there are too many classes or too few distinct rows.
     """
-    vectors = _unit_vectors(dataset.embeddings[labels.rows])
+    vectors = _unit_vectors(rows_of(dataset.embeddings, labels.rows))
     codes = torch.from_numpy(labels.codes)
     groups = group_duplicates(vectors)
     n_different = len(vectors) if groups is None else len(groups.first)
@@ -335,7 +340,8 @@ def class_entropy(dataset: Dataset, labels: KnownLabels, *, seed: int) -> NDArra
 
 
 def _unit_vectors(embeddings: Array) -> torch.Tensor:
-    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(embeddings, np.float32)))
+    rows = torch.from_numpy(np.array(embeddings, np.float32))
+    return rows.div_(rows.norm(dim=1, keepdim=True).clamp_min_(1e-12))
 
 
 def digest_of(model: str | Path) -> str:

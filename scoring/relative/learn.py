@@ -1,6 +1,6 @@
 """Learning from labels of some rows, with the gain measured on held-out labels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from scoring.relative.propagated import (
 from scoring.relative.rule import PROPAGATED_WEIGHTS
 from scoring.relative.space import Centred
 
+Part = Callable[[NDArray[np.int64]], Centred]  # indices of M rows -> these rows
 LEAST_LABELS = 50  # fewer labels do more harm than good
 MOST_CLASSES = 1_000
 FOLDS = 5
@@ -112,7 +113,7 @@ def weighed(
     Raises:
         InputError: if all nearest labelled rows agree, or all disagree, so that nothing can be measured.
     """
-    rows, wrong = measured_rows(on.rows, labels, seed=seed)
+    rows, wrong = measured_rows(on.rows.part, labels, seed=seed)
     if wrong.all() or not wrong.any():
         always = (
             "another class: choose a coarser column" if wrong.all() else "its own class, as the dataset alone shows"
@@ -144,27 +145,26 @@ def weighed(
     return Learned(len(labels.rows), n_classes, ours, free, gain, inside, best, better), fit.weights
 
 
-def measured_rows(rows: Centred, labels: KnownLabels, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def measured_rows(part: Part, labels: KnownLabels, *, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return at most 5,000 labelled rows, and whether the nearest labelled row of each has another class.
 
-    A row is excluded if all other labelled rows are copies of it.
+    A row is excluded if all other labelled rows are copies of it. ``part`` returns rows of the dataset by index.
     """
     chosen = np.arange(len(labels.rows))
     if len(chosen) > MEASURED:
         chosen = np.sort(np.random.default_rng([seed, 5]).permutation(len(chosen))[:MEASURED])
     at = labels.rows[chosen]
-    some = rows.part(at)
-    first = near_in(some, 1).index[:, 0]
+    first = near_in(part(at), 1).index[:, 0]
     has_neighbour = first >= 0
     codes = labels.codes[chosen]
     return at[has_neighbour], (codes[first.clip(0)] != codes)[has_neighbour]
 
 
-def label_auroc(rows: Centred, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
+def label_auroc(part: Part, score: NDArray[np.floating], labels: KnownLabels, *, seed: int = 0) -> Interval | None:
     """Return the AUROC, with 95 % interval, of a score for labelled rows whose nearest labelled row has another class.
 
     Args:
-        rows: of the dataset, N.
+        part: indices (M,) of a dataset of N rows -> these rows.
         score: higher is less certain, shape (N,).
         labels: of some of the rows.
         seed: of the sample and resamples.
@@ -174,7 +174,7 @@ def label_auroc(rows: Centred, score: NDArray[np.floating], labels: KnownLabels,
     """
     if len(labels.rows) < LEAST_LABELS:
         return None
-    at, wrong = measured_rows(rows, labels, seed=seed)
+    at, wrong = measured_rows(part, labels, seed=seed)
     if wrong.all() or not wrong.any():
         return None
     return paired_aurocs([score[at].astype(np.float64)] * 3, wrong, seed=seed)[0]

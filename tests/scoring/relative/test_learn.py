@@ -134,22 +134,22 @@ def test_of_a_large_dataset_the_labelled_rows_are_kept_first():
 def test_what_is_measured_is_the_nearest_labelled_row():
     rows, kind = kinds(n=200, spread=0.8)
     labels = labels_of(kind, 80)
-    at, wrong = measured_rows(dataset_of(rows), labels)
+    at, wrong = measured_rows(dataset_of(rows).part, labels)
     assert np.array_equal(at, labels.rows)
     units = dataset_of(rows).units[labels.rows].astype(np.float64)
     products = units @ units.T
     np.fill_diagonal(products, -2)
     assert np.array_equal(wrong, labels.codes[products.argmax(1)] != labels.codes)
     score = np.random.default_rng(0).normal(size=200)
-    interval = label_auroc(dataset_of(rows), score, labels)
+    interval = label_auroc(dataset_of(rows).part, score, labels)
     assert interval.value == pytest.approx(auroc(score[at], wrong))
     assert interval.low < interval.value < interval.high
 
 
 def test_too_few_labels_or_one_class_have_no_information():
     rows, kind = kinds(n=120)
-    assert label_auroc(dataset_of(rows), np.zeros(120), labels_of(kind, 49)) is None
-    assert label_auroc(dataset_of(rows), np.zeros(120), labels_of(kind * 0, 100)) is None
+    assert label_auroc(dataset_of(rows).part, np.zeros(120), labels_of(kind, 49)) is None
+    assert label_auroc(dataset_of(rows).part, np.zeros(120), labels_of(kind * 0, 100)) is None
 
 
 @pytest.mark.parametrize(
