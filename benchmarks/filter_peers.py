@@ -1,14 +1,17 @@
 """`curate filter` next to Polars and DuckDB that make the same decision, subset and decisions file; by rows.
 
     python benchmarks/filter_peers.py [--rows 10000 100000 1000000] [--rounds 5] [--folder DIR] [--csv FILE]
+    python benchmarks/filter_peers.py --rules '--where "label != '"'class-007'"'" --drop-bottom 20%'
 
 Tables have a key of 30 bytes, a status, a class of a hundred and one score. Processor time and peak memory are of whole
 processes, imports included, all three in turn. The others write no receipt, hash nothing and check no key. Ratios are
-medians over rounds with 95 % bootstrap intervals, also of the exponent by which time grows with the rows.
+medians over rounds with 95 % bootstrap intervals, also of the exponent by which time grows with the rows. With other
+rules, only `curate filter` runs.
 """
 
 import argparse
 import csv
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -72,21 +75,23 @@ db.execute(f'''copy (select key, if(place <= {n}, 'keep', 'drop') as decision,
     from ranked order by row) to '{folder}/duck.decisions.parquet' (format parquet, compression zstd)''')
 """
 NAMES = ("curate", "Polars", "DuckDB")
+RULES = "--keep-top 80%"  # which the others apply too
 DRAWS = 2000
-Costs = dict[int, "np.ndarray"]  # rows -> seconds and MB, (rounds, 3, 2)
+Costs = dict[int, "np.ndarray"]  # rows -> seconds and MB, (rounds, 3 or 1, 2)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=5, help="of all three in turn")
+    parser.add_argument("--rules", default=RULES, help="of curate filter, as typed")
     parser.add_argument("--folder", type=Path, default=None, help="where the tables go; default a temporary folder")
     parser.add_argument("--csv", type=Path, default=None, help="file for the numbers")
     options = parser.parse_args()
     costs: Costs = {}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for n in options.rows:
-            costs[n] = measure(Path(folder), n, options.rounds)
+            costs[n] = measure(Path(folder), n, options.rounds, options.rules)
     show(summary(costs), options.csv)
     return 0
 
@@ -100,28 +105,36 @@ def show(lines: list[list[str]], path: Path | None) -> None:
             csv.writer(file, lineterminator="\n").writerows(lines)
 
 
-def measure(folder: Path, n: int, rounds: int) -> np.ndarray:
-    """Return processor time in seconds and peak memory in MB on a table of n rows, shape (rounds, 3, 2)."""
+def measure(folder: Path, n: int, rounds: int, rules: str) -> np.ndarray:
+    """Return processor time in seconds and peak memory in MB on a table of n rows, shape (rounds, 3 or 1, 2)."""
     table = folder / f"scores-{n}.parquet"
     make(table, n)
-    ours = [sys.executable, "-m", "curate", "filter", str(table), "--keep-top", "80%", "--column", "unc_made_up"]
+    ours = [sys.executable, "-m", "curate", "filter", str(table), *shlex.split(rules), "--column", "unc_made_up"]
     ours += ["--allow-uneven", "--overwrite", "-o", str(folder / "kept.parquet")]
-    others = [[sys.executable, "-c", script, str(table), str(folder)] for script in (PLAIN, DUCKDB)]
+    scripts = (PLAIN, DUCKDB) if rules == RULES else ()
+    others = [[sys.executable, "-c", script, str(table), str(folder)] for script in scripts]
     return np.array([[cost(command) for command in (ours, *others)] for _ in range(rounds)])
 
 
 def summary(costs: Costs) -> list[list[str]]:
     """Return the table: a line for each number of rows, and one for the exponents."""
-    lines = [["rows", *(f"{name}: s, MB" for name in NAMES), *(f"curate / {name}" for name in NAMES[1:])]]
+    names = NAMES[: min(values.shape[1] for values in costs.values())]
+    lines = [["rows", *(f"{name}: s, MB" for name in names), *(f"curate / {name}" for name in names[1:])]]
     for n, values in costs.items():
         seconds, memory = np.median(values, axis=0).T
-        ratios = [interval(values[:, 0, 0] / values[:, at, 0]) for at in (1, 2)]
+        ratios = [interval(values[:, 0, 0] / values[:, at, 0]) for at in range(1, len(names))]
         each = [f"{second:.2f}, {mb:.0f}" for second, mb in zip(seconds, memory, strict=True)]
         lines.append([f"{n}", *each, *ratios])
     first, last = min(costs), max(costs)
     if last > first:
-        grown = np.log(costs[last][..., 0] / costs[first][..., 0]) / np.log(last / first)  # (rounds, 3)
-        lines.append([f"exponent from {first} to {last}", *(interval(grown[:, at]) for at in range(3)), "", ""])
+        grown = np.log(costs[last][..., 0] / costs[first][..., 0]) / np.log(last / first)  # (rounds, 3 or 1)
+        lines.append(
+            [
+                f"exponent from {first} to {last}",
+                *(interval(grown[:, at]) for at in range(len(names))),
+                *[""] * (len(names) - 1),
+            ]
+        )
     return lines
 
 
