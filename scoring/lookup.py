@@ -73,8 +73,11 @@ def closest(name: str, known: Iterable[str]) -> str:
 
     >>> closest("labl", ["key", "label"])
     "; did you mean 'label'?"
+    >>> closest("WIDTH", ["width", "height"])
+    "; did you mean 'width'?"
     """
-    close = get_close_matches(name, list(known), n=1)
+    names = list(known)
+    close = [each for each in names if each.casefold() == name.casefold()] or get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -66,7 +66,7 @@ class Calibration:
             "target": self.target,
             "score": {"column": self.score.column, "sign": self.score.sign},
             "model": self.model,
-            "heap": self.dataset,
+            "dataset": self.dataset,
             "range": self.fitted.to_json(),
             "rate": self.rate,
             "maps": {name: fitted_map.to_json() for name, fitted_map in self.maps.items()},
@@ -135,6 +135,8 @@ def read_calibration(path: str | Path) -> Calibration:
 def calibration_from(record: Mapping[str, Any], where: str) -> Calibration:
     """Return the calibration that ``to_json`` wrote; InputError names ``where`` if it is invalid or changed."""
     rest = {name: value for name, value in record.items() if name != "digest"}
+    if "dataset" not in rest and _digest(rest) == record.get("digest"):
+        raise InputError(f"{where} was written by an earlier version of curate; calibrate again")
     try:
         if _digest(rest) != record["digest"]:
             raise ValueError("its digest is another")
@@ -151,7 +153,7 @@ def is_calibration(record: object) -> bool:
 def _parsed(record: Mapping[str, Any]) -> Calibration:
     score, maps = record["score"], record["maps"]
     rate = float(record["rate"])
-    texts = (record["target"], score["column"], record["model"], record["heap"])
+    texts = (record["target"], score["column"], record["model"], record["dataset"])
     if not all(isinstance(text, str) for text in texts) or record["target"] not in TARGETS:
         raise TypeError(f"a target {record['target']!r}")
     if score["sign"] not in (-1, 1) or not 0 < rate < 1 or not math.isfinite(rate):
@@ -162,7 +164,7 @@ def _parsed(record: Mapping[str, Any]) -> Calibration:
         record["target"],
         ScoreColumn(score["column"], int(score["sign"])),
         record["model"],
-        record["heap"],
+        record["dataset"],
         FittedRange.from_json(record["range"]),
         rate,
         {name: kind.from_json(maps[name]) for name, kind in CALIBRATORS.items()},

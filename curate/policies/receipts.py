@@ -30,6 +30,7 @@ ROUND_KIND = "round receipt"
 ROUNDS = "round.json"  # in a folder of rounds
 PIPELINE_KIND = "pipeline receipt"
 PIPELINE_RECEIPT = "pipeline.receipt.json"
+OF_COMMANDS = {PIPELINE_KIND: "curate run", APPLIED_KIND: "curate calibrate --apply"}
 PACKAGES = ("numpy", "pyarrow")
 DIGEST_OF = (
     "two sums modulo 2^64 of 64-bit hashes of every row's key, status and the columns that the policy reads; "
@@ -314,7 +315,7 @@ def read_json(path: AnyPath, what: str) -> tuple[bytes, Any]:
 
 
 def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
-    """Raise InputError for a receipt that was changed, or written by a later version.
+    """Raise InputError for a receipt of another version, or one that was changed.
 
     Args:
         path: of the receipt, for messages.
@@ -327,7 +328,21 @@ def check_seal(path: AnyPath, data: bytes, receipt: Mapping[str, Any]) -> None:
             f"{path} has format {number}, of a later version ({receipt.get('curate')}); this one reads up to {FORMAT}: "
             "upgrade curate"
         )
+    if type(number) is int and 0 < number < FORMAT:
+        raise InputError(
+            f"{path} has format {number}, of an earlier version ({receipt.get('curate')}); this one reads {FORMAT}: "
+            f"run the command that wrote it again ({_command_in(receipt)})"
+        )
     if number != FORMAT or data != sealed(receipt):
         raise InputError(
             f"{path} was changed since it was written: its own digest is another; restore it from a backup"
         )
+
+
+def _command_in(receipt: Mapping[str, Any]) -> str:
+    """Return the command that wrote a receipt, or the names of its rules."""
+    if receipt.get("kind") in OF_COMMANDS:
+        return OF_COMMANDS[receipt["kind"]]
+    policy = receipt.get("policy")
+    rules = [str(rule.get("rule")) for rule in policy if isinstance(rule, Mapping)] if isinstance(policy, list) else []
+    return ", ".join(rules) or "see its policy"

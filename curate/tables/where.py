@@ -277,12 +277,21 @@ class _Reader:
     def _computed(self, node: ast.expr, verb: str, kinds: tuple[str, ...] = COMPARED) -> _Operand:
         operand = self._operand(node, kinds)
         if operand.type is None:
-            raise self.fail(f"{verb!r} needs a column on its left, got the value {operand.name!r}")
+            other = self._unquoted(operand)
+            raise self.fail(f"{verb!r} needs a column on its left, got the value {operand.name!r}{other}")
         return operand
+
+    def _unquoted(self, *values: _Operand) -> str:
+        """Return how to write a column whose name is in quotes, which are for text; empty if none is."""
+        name = next((each.value for each in values if each.kind == TEXT and each.value in self.schema.names), None)
+        if name is None:
+            return ""
+        return f"; write the column as {name if name.isidentifier() else f'`{name}`'}, since quotes are for text"
 
     def _compared(self, left: _Operand, compare: Callable[[pl.Expr, pl.Expr], pl.Expr], right: _Operand) -> pl.Expr:
         if left.type is None and right.type is None:
-            raise self.fail(f"{left.name!r} and {right.name!r} are both values; one must be a column")
+            both = f"{left.name!r} and {right.name!r} are both values; one must be a column"
+            raise self.fail(f"{both}{self._unquoted(left, right)}")
         if right.type is None:
             return compare(*self._exact(left, right))
         if left.type is None:
@@ -306,7 +315,8 @@ class _Reader:
                 zone = "; end it with its time zone: '2024-05-01T12:00:00Z'" if getattr(kind, "tz", None) else ""
                 raise self.fail(f"{value.name} is not a value of column {column.with_type}{zone}") from None
         if value.kind != column.kind:
-            raise self.fail(f"column {column.name!r} is {kind}, which cannot be compared with {value.name}")
+            other = self._unquoted(value)
+            raise self.fail(f"column {column.name!r} is {kind}, which cannot be compared with {value.name}{other}")
         if value.kind != NUMBER:
             return column.expression, value.expression
         if pa.types.is_integer(kind) or is_exact(kind):
@@ -354,7 +364,7 @@ class _Reader:
     ) -> _Operand:
         takes, gives, compute = function
         if other := [argument.with_type for argument in arguments if argument.kind != takes]:
-            raise self.fail(f"{name} takes {takes}s, got {other[0]}")
+            raise self.fail(f"{name} takes {takes}s, got {other[0]}{self._unquoted(*arguments)}")
         kind = {NUMBER: pl.Float64, TEXT: pl.String}[takes]
         result = compute(*(argument.expression.cast(kind) for argument in arguments))
         if gives == TEXT:

@@ -126,6 +126,16 @@ def test_a_misspelt_keyword_is_a_type_error_that_names_the_function(name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_misspelt_keyword_is_answered_with_the_nearest_one(name):
+    for keyword in inspect.signature(getattr(curate, name)).parameters:
+        for misspelt in (keyword.upper(), f"{keyword}{keyword[-1]}"):
+            with pytest.raises(TypeError, match=rf"{name}\(\).*'{misspelt}'; did you mean '{keyword}'"):
+                getattr(curate, name)(**{misspelt: 1})
+    with pytest.raises(TypeError, match=rf"'zzzz'; help\(curate\.{name}\)"):
+        getattr(curate, name)(zzzz=1)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_options_have_the_same_names_and_defaults_in_both(name):
     typed = {
         (each.opts or [each.name])[0].lstrip("-").replace("-", "_"): each.default for each in COMMANDS[name].params

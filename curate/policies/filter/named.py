@@ -141,7 +141,7 @@ class Where(Rule):
 
     def missing(self) -> str:
         """Return why rows are undecided."""
-        return f"a column of the condition has no value (null or NaN): {self.condition}"
+        return f"the condition has no value (null) for this row: {self.condition}"
 
     def reasons(self, result: RuleResult, rows: Ints, dropped: Mask) -> Reasons:
         """Return why M rows are kept or dropped; ``dropped`` has shape (M,)."""

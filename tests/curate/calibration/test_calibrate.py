@@ -1,6 +1,7 @@
 """From judged rows to probabilities in a table: any order, refusals, and verification."""
 
 import csv
+import hashlib
 import json
 import shutil
 
@@ -258,11 +259,17 @@ def test_a_table_of_another_model_is_refused(known, tmp_path):
     assert not (tmp_path / "c.parquet").exists()
 
 
+def of_an_earlier_version(record):
+    del record["dataset"], record["digest"]
+    record["digest"] = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda record: record["maps"]["isotonic"]["p"].__setitem__(0, 1.0), ("digest",)),
         (lambda record: record.pop("digest"), ("digest",)),
+        (of_an_earlier_version, ("earlier version", "calibrate again")),
         (lambda record: record.update(kind="receipt"), ("not a calibration",)),
     ],
 )
@@ -387,8 +394,7 @@ def test_the_command_draws_verifies_and_filters(scored, tmp_path):
     assert len(p) > 50
     assert p.max() <= np.float32(0.1)
     assert run("calibrate", table, "--fitted", out, "--plot", "x.svg").exit_code == 1
-    drawn = run(
-        "plot", table, "reliability", "--right", "is_bad", "--column", "p_error_isotonic", "-o", tmp_path / "r.svg"
-    )
+    line = ("plot", table, "reliability", "--right", "is_bad", "--column", "p_error_isotonic")
+    drawn = run(*line, "-o", tmp_path / "r.svg")
     assert drawn.exit_code == 0, drawn.output
     assert "ECE" in (tmp_path / "r.svg").read_text()

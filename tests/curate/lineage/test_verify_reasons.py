@@ -75,6 +75,11 @@ def test_a_receipt_of_another_format_is_refused(made):
     best.receipt.write_text(json.dumps({**old, "format": 99}))
     with pytest.raises(InputError, match="format 99"):
         curate.verify(best.receipt)
+    for policy, command in (([{"rule": "keep-top"}], "keep-top"), ([{"rule": "dedup"}], "dedup"), (None, "policy")):
+        best.receipt.write_text(json.dumps({**old, "format": 1, "curate": "0.0.9", "policy": policy}))
+        with pytest.raises(InputError, match=rf"format 1,.*0\.0\.9.*again.*{command}") as refused:
+            curate.verify(best.receipt)
+        assert "changed" not in str(refused.value)
     del old["format"], old["digest"]
     best.receipt.write_text(json.dumps({**old, "curate": "0.0.9"}))
     with pytest.raises(InputError, match="was changed since"):

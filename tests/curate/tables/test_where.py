@@ -152,6 +152,12 @@ def test_no_rows_give_no_answers():
     ("text", "words"),
     [
         ("labl == 'cat'", "column 'labl' .*did you mean 'label'"),
+        ("LABEL == 'cat'", "column 'LABEL' .*did you mean 'label'"),
+        ('"width" > 100', "both values.*column as width,"),
+        ('"or else" > 100', "column as `or else`"),
+        ('"width" * 2 > 100', "column as width,"),
+        ('width > "label"', "column as label,"),
+        ('"label" like "a%"', "column as label,"),
         ("label == cat", "column 'cat' that the table does not have .*text is written in quotes"),
         ("label == 3", "'label' is string, which cannot be compared with 3"),
         ("width == 'cat'", "'width' is int32, which cannot be compared with 'cat'"),

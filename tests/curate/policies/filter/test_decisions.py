@@ -132,6 +132,15 @@ def test_a_decision_names_the_rule_as_typed(scored, tmp_path):
     assert decisions.filter(pl.col("decision") == "failed")["rule"].null_count() == 10
 
 
+def test_a_division_by_zero_leaves_a_row_undecided_and_no_column_is_blamed(tmp_path):
+    pq.write_table(pa.table({"key": ["a", "b"], "status": ["ok"] * 2, "width": [0, 2]}), tmp_path / "s.parquet")
+    result = curate.filter(tmp_path / "s.parquet", tmp_path / "k.parquet", where="4 / width > 1")
+    (reason,) = pl.read_parquet(result.decisions).filter(pl.col("decision") == "undecided")["reason"]
+    assert result.undecided == 1
+    assert "null" in reason
+    assert "column" not in reason
+
+
 def test_the_digest_changes_with_every_value_that_counts(tmp_path):
     rules = [Where("label == 'cat'"), KeepTop(9, "kappa_a")]
     base = [float(i) for i in range(200)]
