@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from scoring.images.crops import FRAMES, WEIGHT, axis_maps, coarse_fits, waves
 from scoring.images.signature import KEPT, MARGIN, STEPS, check
@@ -96,7 +94,7 @@ def _refine_pairs(
     images: NDArray[np.int8], parts: NDArray[np.int8], frame: NDArray[np.int64], least_cosine: float
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Refine the pairs that reach ``least_cosine``; return cosines and edges as in ``Refined``."""
-    series, target = waves(images), waves(parts) * torch.from_numpy(WEIGHT)
+    series, target = waves(images), waves(parts) * WEIGHT
     edges = _clipped(FRAMES[frame])
     best, where = np.full(len(images), -1.0), _rounded(edges)
     left = np.flatnonzero(images.any(1) & parts.any(1))
@@ -118,7 +116,7 @@ def _refine_pairs(
 
 
 @cache
-def _interval_maps() -> Tensor:
+def _interval_maps() -> NDArray[np.float32]:
     """Return the maps of all intervals of 91 positions, (91 x 91, 3, 12, 16), at 91 start + distance to the end."""
     inside = np.arange(MARGIN + 1)
     ends = np.stack(np.meshgrid(inside, STEPS - inside, indexing="ij"), -1).reshape(-1, 2) / STEPS
@@ -130,49 +128,52 @@ def _rounded(edges: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(edges * STEPS).astype(np.int64)
 
 
-def _maps_of(ends: NDArray[np.int64], kept: int) -> Tensor:
+def _maps_of(ends: NDArray[np.int64], kept: int) -> NDArray[np.float32]:
     """Return the maps of intervals (P, 2), and their derivatives by start and end, (P, 3, kept, 16)."""
-    return _interval_maps()[torch.from_numpy(ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1]), :, :kept]
+    return _interval_maps()[ends[:, 0] * (MARGIN + 1) + STEPS - ends[:, 1], :, :kept]
 
 
-def _linearised(series: Tensor, target: Tensor, at: NDArray[np.int64], kept: int) -> tuple[Tensor, Tensor, Tensor]:
+def _linearised(
+    series: NDArray[np.float32], target: NDArray[np.float32], at: NDArray[np.int64], kept: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Return the frequencies of frames (P, K), their derivatives by edge (P, 4, K), and the target's (P, K)."""
     n = len(at)
     vertical, horizontal = _maps_of(at[:, :2], kept), _maps_of(at[:, 2:], kept)
     rows = (vertical.reshape(n, 3 * kept, KEPT) @ series).reshape(n, 3, kept, KEPT)
-    across = rows[:, 0] @ horizontal.reshape(n, 3 * kept, KEPT).mT  # (P, kept, 3 x kept)
-    across = across.reshape(n, kept, 3, kept).transpose(1, 2)
-    down = (rows[:, 1:].reshape(n, 2 * kept, KEPT) @ horizontal[:, 0].mT).reshape(n, 2, kept, kept)
+    across = rows[:, 0] @ horizontal.reshape(n, 3 * kept, KEPT).transpose(0, 2, 1)  # (P, kept, 3 x kept)
+    across = across.reshape(n, kept, 3, kept).transpose(0, 2, 1, 3)
+    down = rows[:, 1:].reshape(n, 2 * kept, KEPT) @ horizontal[:, 0].transpose(0, 2, 1)
     held = _contained_frequencies(at, kept)
-    every = (
-        torch.cat([across[:, :1], down, across[:, 1:]], 1) * (torch.from_numpy(WEIGHT[:kept, :kept]) * held)[:, None]
-    )
+    every = np.concatenate([across[:, :1], down.reshape(n, 2, kept, kept), across[:, 1:]], 1)
+    every *= (WEIGHT[:kept, :kept] * held)[:, None]
     flat = every.reshape(n, 5, kept * kept)
     return flat[:, 0], flat[:, 1:], (target[:, :kept, :kept] * held).reshape(n, kept * kept)
 
 
-def _contained_frequencies(at: NDArray[np.int64], kept: int) -> Tensor:
+def _contained_frequencies(at: NDArray[np.int64], kept: int) -> NDArray[np.bool_]:
     """Return a mask (P, kept, kept) of the frequencies that a region of this size contains."""
-    sides = torch.from_numpy((at[:, 1::2] - at[:, 0::2]) * FINE)  # (P, 2)
-    low = torch.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
+    sides = (at[:, 1::2] - at[:, 0::2]) * FINE  # (P, 2)
+    low = np.arange(kept) * STEPS < sides[..., None]  # (P, 2, kept)
     return low[:, 0, :, None] & low[:, 1, None, :]
 
 
-def _cosine(seen: Tensor, goal: Tensor) -> NDArray[np.float64]:
-    a, b = seen.double(), goal.double()
-    lengths = a.norm(dim=1) * b.norm(dim=1)
-    return ((a * b).sum(1) / lengths.clamp_min(1e-9)).clamp(-1, 1).numpy()
+def _cosine(seen: NDArray[np.float32], goal: NDArray[np.float32]) -> NDArray[np.float64]:
+    a, b = seen.astype(np.float64), goal.astype(np.float64)
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.clip(np.einsum("pk,pk->p", a, b) / np.maximum(lengths, 1e-9), -1, 1)
 
 
-def _edge_steps(seen: Tensor, moves: Tensor, goal: Tensor) -> NDArray[np.float64]:
+def _edge_steps(
+    seen: NDArray[np.float32], moves: NDArray[np.float32], goal: NDArray[np.float32]
+) -> NDArray[np.float64]:
     """Return the Gauss-Newton step of each edge, (P, 4), by damped least squares."""
-    basis = torch.cat([seen[:, None], moves], 1).double()  # (P, 5, K)
-    lengths = basis.norm(dim=2, keepdim=True).clamp_min(1e-9)
-    basis = basis / lengths
-    gram = basis @ basis.mT + DAMPING * torch.eye(5, dtype=torch.float64)
-    share = torch.linalg.solve(gram, basis @ goal.double()[..., None])[..., 0] / lengths[..., 0]
-    step = share[:, 1:] / torch.where(share[:, :1] > 0, share[:, :1], torch.inf)
-    return step.clamp(-STRIDE, STRIDE).numpy()
+    basis = np.concatenate([seen[:, None], moves], 1).astype(np.float64)  # (P, 5, K)
+    lengths = np.maximum(np.sqrt(np.einsum("pek,pek->pe", basis, basis)), 1e-9)[..., None]
+    basis /= lengths
+    gram = basis @ basis.transpose(0, 2, 1) + DAMPING * np.eye(5)
+    share = (np.linalg.solve(gram, basis @ goal.astype(np.float64)[..., None]) / lengths)[..., 0]
+    step = share[:, 1:] / np.where(share[:, :1] > 0, share[:, :1], np.inf)
+    return np.clip(step, -STRIDE, STRIDE)
 
 
 def _clipped(edges: NDArray[np.float64]) -> NDArray[np.float64]:

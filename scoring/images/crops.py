@@ -3,10 +3,7 @@
 from functools import cache
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from scoring.images.signature import KEPT, SIDE, WEIGHTS, check
 
@@ -41,14 +38,14 @@ FRAMES = np.concatenate([INTERVALS[_FRAME[:, 0]], INTERVALS[_FRAME[:, 1]]], 1)  
 WEIGHT = np.concatenate([[0.0], WEIGHTS]).reshape(KEPT, KEPT).astype(np.float32)
 
 
-def waves(signatures: NDArray[np.int8]) -> Tensor:
+def waves(signatures: NDArray[np.int8]) -> NDArray[np.float32]:
     """Return the cosine series of signatures (N, 255) with a constant of 0; (N, 16, 16) float32."""
     series = np.zeros((len(signatures), KEPT * KEPT), np.float32)
     series[:, 1:] = signatures / WEIGHTS
-    return torch.from_numpy(series.reshape(-1, KEPT, KEPT))
+    return series.reshape(-1, KEPT, KEPT)
 
 
-def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
+def axis_maps(ends: NDArray[np.float64], kept: int) -> NDArray[np.float32]:
     """Return the linear maps from the frequencies of a full axis to frequencies of its intervals, and derivatives.
 
     A signature is a cosine series. The content of a region is that series between the region's ends, so its frequencies
@@ -79,32 +76,33 @@ def axis_maps(ends: NDArray[np.float64], kept: int) -> Tensor:
         real_of, imaginary_of, cosines, sines = real[some], imaginary[some], cosine[which[some]], sine[which[some]]
         maps[some, :1] = real_of * cosines[:, :1] - imaginary_of * sines[:, :1]
         maps[some, 1:] = -k.astype(np.float32) * (imaginary_of * cosines[:, 1:] + real_of * sines[:, 1:])
-    return torch.from_numpy(maps)
+    return maps
 
 
 @cache
-def _grid() -> Tensor:
+def _grid() -> NDArray[np.float32]:
     """Return the map from the signature of a whole image to the coarse vectors of all frames, (99, F x 24), float32."""
     maps = axis_maps(INTERVALS, LOW)[:, 0, :, :HELD]
     down, across = maps[_FRAME[:, 0]], maps[_FRAME[:, 1]]  # (F, 5, 10)
-    every = torch.einsum("fua,fvb->abfuv", down, across) * torch.from_numpy(WEIGHT[:LOW, :LOW])
-    return every.reshape(HELD * HELD, len(FRAMES), LOW * LOW)[1:, :, 1:].reshape(HELD * HELD - 1, -1).contiguous()
+    every = np.einsum("fua,fvb->abfuv", down, across) * WEIGHT[:LOW, :LOW]
+    return every.reshape(HELD * HELD, len(FRAMES), LOW * LOW)[1:, :, 1:].reshape(HELD * HELD - 1, -1)
 
 
-def _lowest(signatures: NDArray[np.int8], kept: int) -> Tensor:
+def _lowest(signatures: NDArray[np.int8], kept: int) -> NDArray[np.float32]:
     """Return the lowest frequencies of signatures without the constant, (N, kept x kept - 1) float32."""
     at = (np.arange(kept)[:, None] * KEPT + np.arange(kept)).ravel()[1:] - 1
-    return torch.from_numpy(signatures[:, at].astype(np.float32))
+    return signatures[:, at].astype(np.float32)
 
 
-def framed(signatures: NDArray[np.int8]) -> Tensor:
+def framed(signatures: NDArray[np.int8]) -> NDArray[np.float32]:
     """Return the lowest 5 x 5 frequencies, without the constant, of each frame of each image: (N, F, 24) float32.
 
     Signatures are int8, (N, 255); the result has 22 kB per row. Zeros stay zeros.
     """
     check(signatures)
-    series = _lowest(signatures, HELD) / torch.from_numpy(WEIGHT[:HELD, :HELD].ravel()[1:])
-    return (series @ _grid()).reshape(-1, len(FRAMES), COARSE)
+    series = _lowest(signatures, HELD) / WEIGHT[:HELD, :HELD].ravel()[1:]
+    frames: NDArray[np.float32] = np.matmul(series, _grid())
+    return frames.reshape(-1, len(FRAMES), COARSE)
 
 
 def coarse_fits(
@@ -129,7 +127,8 @@ def coarse_fits(
     """
     check(parts)
     cosine, frame = np.zeros(len(image_of_pair)), np.zeros(len(image_of_pair), np.int64)
-    units = F.pad(F.normalize(_lowest(parts, LOW)), (0, 0, 0, 1))  # the last, of zeros, fills up
+    units = np.concatenate([_lowest(parts, LOW), np.zeros((1, COARSE), np.float32)])  # the last, of zeros, fills up
+    units /= np.maximum(_lengths(units), 1e-6)[:, None]
     order = np.argsort(image_of_pair, kind="stable")
     images_in_order = image_of_pair[order]
     within = np.arange(len(order)) - np.searchsorted(images_in_order, images_in_order)
@@ -144,15 +143,20 @@ def coarse_fits(
         chosen = np.full((len(groups), sizes[groups[-1]]), len(parts))
         chosen[group, place] = part_of_pair[order[at]]
         frames = framed(images[images_in_order[starts[groups]]])
-        cosines = units[torch.from_numpy(chosen)] @ frames.mT  # (B, K, F)
-        cosines /= frames.norm(dim=2).clamp_min(1e-6)[:, None]
-        best = cosines.amax(2).numpy()[group, place]
+        cosines = units[chosen] @ frames.transpose(0, 2, 1)  # (B, K, F)
+        cosines /= np.maximum(_lengths(frames), 1e-6)[:, None]
+        best = cosines.max(2)[group, place]
         cosine[order[at]] = best
         near = np.flatnonzero(best >= least_cosine)
         frame[order[at[near]]] = _first_best(cosines[group[near], place[near]], best[near])
     return cosine, frame
 
 
-def _first_best(cosines: Tensor, best: NDArray[np.float32]) -> NDArray[np.int64]:
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the norm of vectors (..., D), shape (...)."""
+    return np.sqrt(np.einsum("...d,...d->...", vectors, vectors))
+
+
+def _first_best(cosines: NDArray[np.float32], best: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the first frame of each row whose cosine (P, F) equals ``best`` (P,), shape (P,)."""
-    return (cosines >= torch.from_numpy(best - CLOSE)[:, None]).to(torch.uint8).argmax(1).numpy()
+    return (cosines >= (best - np.float32(CLOSE))[:, None]).argmax(1)

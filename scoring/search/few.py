@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scoring.arrays import Array
-from scoring.search.links import TIE, Links, Recall, rounded, sorted_links
+from scoring.search.links import TIE, Graph, Links, Recall, rounded, sorted_links
 
 FEW = 2048  # rows below which comparing all pairs is faster than importing torch
 AT_ONCE = 2048  # queries
@@ -51,6 +51,33 @@ class FewCosines:
     ) -> Links:
         """Return the same for queries that are rows, shape (Q,); ``query`` is a position in ``rows``."""
         return self.search(self._rows[rows], among, first=first)
+
+
+def few_neighbours(vectors: Array, k: int) -> Graph:
+    """Return the k rows with the highest cosine to each row, without itself, like ``knn_graph``; ties by row.
+
+    Args:
+        vectors: shape (N, D), of any length; zero rows have no neighbours and are no neighbours of others.
+        k: number of neighbours, at least 1; missing ones are -1.
+
+    Raises:
+        ValueError: if a row has NaN or infinity; names the row.
+    """
+    exact, squares = _exact(vectors)
+    units = exact / np.sqrt(np.where(squares > 0, squares, 1))[:, None]
+    cosine = (units @ units.T).astype(np.float32)
+    np.fill_diagonal(cosine, -np.inf)
+    cosine[squares == 0], cosine[:, squares == 0] = -np.inf, -np.inf
+    least = -np.partition(-cosine, k - 1, axis=1)[:, k - 1] if k < len(cosine) else np.full(len(cosine), -np.inf)
+    row, column = np.nonzero((cosine >= least[:, None]) & np.isfinite(cosine))
+    value = cosine[row, column]
+    order = np.lexsort((-value, row))  # ties remain in the order of columns
+    rank = np.arange(len(order)) - np.searchsorted(row[order], row[order])
+    order, rank = order[rank < k], rank[rank < k]
+    index = np.full((len(vectors), k), -1, np.int32)
+    best = np.full((len(vectors), k), -np.inf, np.float32)
+    index[row[order], rank], best[row[order], rank] = column[order], value[order].clip(max=1)
+    return Graph(index, best, Recall.of_everything())
 
 
 def _exact(vectors: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -75,7 +75,7 @@ def test_frames_are_parts_of_70_percent_or_more_and_the_whole_comes_first():
 
 
 def test_a_framed_vector_is_the_series_between_the_frames_edges(wholes):
-    made = framed(wholes).numpy().astype(float)
+    made = framed(wholes).astype(float)
     shown = np.zeros((KEPT, KEPT), bool)
     shown[:HELD, :HELD] = True
     for row, frame in product(range(3), range(0, len(FRAMES), 17)):
@@ -86,9 +86,9 @@ def test_a_framed_vector_is_the_series_between_the_frames_edges(wholes):
 def test_how_maps_change_is_the_difference_of_maps():
     ends = np.array([[0.1, 0.9], [0.0, 0.7]])
     step = 1e-4
-    maps = axis_maps(ends, 12).numpy().astype(float)
+    maps = axis_maps(ends, 12).astype(float)
     for at, move in ((1, [step, 0]), (2, [0, step])):
-        up, down = (axis_maps(ends + sign * np.array(move), 12).numpy().astype(float)[:, 0] for sign in (1, -1))
+        up, down = (axis_maps(ends + sign * np.array(move), 12).astype(float)[:, 0] for sign in (1, -1))
         assert np.abs((up - down) / (2 * step) - maps[:, at]).max() < 0.02 * np.abs(maps[:, at]).max()
 
 
@@ -161,7 +161,7 @@ def test_the_cosine_is_measured_in_the_frame_returned(photos, wholes):
 
 def test_the_coarse_fit_is_the_largest_cosine_of_a_frame(photos, wholes):
     parts = np.stack([signed(box(photo, (0.1, 0.95, 0.05, 0.9))) for photo in photos])
-    frames, small = framed(wholes).double().numpy(), lowest(parts)
+    frames, small = framed(wholes).astype(float), lowest(parts)
     cosines = np.einsum("wfd,pd->wpf", frames, small)
     cosines /= np.linalg.norm(frames, axis=2)[:, None] * np.linalg.norm(small, axis=1)[:, None]
     pairs = np.random.default_rng(0).integers(0, len(photos), (2, 400))  # more than one block for a whole

@@ -1,11 +1,12 @@
-"""FewCosines against CosineIndex, and rows that are like nothing."""
+"""FewCosines against CosineIndex, few_neighbours against knn_graph, and rows that are like nothing."""
 
 import numpy as np
 import pytest
 from test_search_cosine import DTYPES, table
 
 from scoring.search.cosine import CosineIndex
-from scoring.search.few import FewCosines
+from scoring.search.few import FewCosines, few_neighbours
+from scoring.search.graph import knn_graph
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -38,3 +39,16 @@ def test_a_cosine_at_the_threshold_counts_and_nothing_is_like_zero():
     assert not len(FewCosines(rows[:0], 0.6).search(rows))
     with pytest.raises(ValueError, match="row 1"):
         FewCosines(np.array([[1, 0], [np.inf, 0]], np.float32), 0.6)
+
+
+@pytest.mark.parametrize(("n", "k"), [(400, 16), (400, 1), (9, 16), (1, 4), (0, 2)])
+def test_few_rows_have_the_neighbours_of_an_exact_graph(n, k):
+    rows = table(400, dtype=np.float16)[:n]
+    rows[3:4], rows[5:8] = 0, rows[4:5]  # without a neighbour, and equal
+    few, many = few_neighbours(rows, k), knn_graph(rows, k)
+    assert np.array_equal(few.index, many.index)
+    assert (few.index[3:4] == -1).all()
+    assert np.allclose(few.cosine, many.cosine, atol=1e-6)
+    assert few.recall == many.recall
+    with pytest.raises(ValueError, match="row 1"):
+        few_neighbours(np.array([[1, 0], [np.nan, 0]], np.float32), 1)

@@ -18,7 +18,7 @@ from curate.tables.vectors import rows_of
 from scoring.arrays import Array, Ints, Mask
 from scoring.errors import InputError
 from scoring.images.signature import SignatureView
-from scoring.search.graph import knn_graph
+from scoring.search.few import FEW, few_neighbours
 from scoring.search.links import MOST_NEIGHBOURS, Graph, Recall
 
 Side = TypeVar("Side")
@@ -161,7 +161,11 @@ class NearPairs(Search, Generic[Side]):
 def _graph(vectors: Array, at: Ints, ties: NDArray[np.uint64], k: int) -> Graph:
     """Return the neighbour graph of the rows ``at``, independent of the row order."""
     order = np.argsort(ties[at], kind="stable")
-    graph = knn_graph(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))
+    if len(at) <= FEW:
+        nearest = few_neighbours
+    else:
+        from scoring.search.graph import knn_graph as nearest
+    graph = nearest(rows_of(vectors, at[order]), max(1, min(k, len(at) - 1)))
     index = np.full(graph.index.shape, -1, np.int32)
     cosine = np.full(graph.cosine.shape, -np.inf, np.float32)
     index[order] = np.append(order, -1)[graph.index]

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from curate.tables.vectors import rows_of
 from scoring.arrays import Array, Floats, Ints
 from scoring.images.signature import SignatureView
-from scoring.metrics.neighbours import nearest
 from scoring.relative.space import mean_of, unit
 
 SPAN = slice(1, 15)  # neighbours, nearest first, that measure the density at a row
@@ -145,6 +143,10 @@ def nearest_of(queries: Array, references: Array, k: int) -> Ints:
     k = min(k, len(references))
     if not k or not len(queries):
         return np.zeros((len(queries), k), np.int64)
+    import torch
+
+    from scoring.metrics.neighbours import nearest
+
     _, index = nearest(torch.from_numpy(unit(queries)), torch.from_numpy(unit(references)), k)
     return index.numpy()
 

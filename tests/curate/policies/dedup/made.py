@@ -125,6 +125,6 @@ def large_parts(fit):
 def nearest_frames(wholes, parts):
     """The largest coarse cosine of any frame of each whole with each part, (W, P)."""
     full = np.concatenate([np.zeros((len(parts), 1)), parts], 1).reshape(-1, KEPT, KEPT)
-    frames, small = framed(wholes).double().numpy(), full[:, :LOW, :LOW].reshape(len(parts), -1)[:, 1:]
+    frames, small = framed(wholes).astype(float), full[:, :LOW, :LOW].reshape(len(parts), -1)[:, 1:]
     lengths = np.linalg.norm(frames, axis=2)[..., None] * np.linalg.norm(small, axis=1)
     return (frames @ small.T / np.maximum(lengths, 1)).max(1)
