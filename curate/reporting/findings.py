@@ -16,7 +16,8 @@ from curate.policies.decided import KEEP
 from curate.policies.dedup.decide import decide_duplicates
 from curate.policies.dedup.finders.table import FINDERS
 from curate.policies.dedup.grouping.keep import parse_keep
-from curate.policies.dedup.request import DedupRequest, resolved
+from curate.policies.dedup.listed import with_listed
+from curate.policies.dedup.request import CROP, DedupRequest, resolved
 from curate.policies.dedup.words import LEAKS, REVIEW, how_alike
 from curate.policies.issues.kinds import GROUPS
 from curate.policies.verdicts import COPY
@@ -196,6 +197,7 @@ def _near_copies(dataset: Dataset, results: Sequence[Applied]) -> Iterator[Findi
             continue
         subset = open_table(result.subset)
         request, _ = resolved(replace(strict, thresholds={}, report_only=False, facts=()), subset, None)
+        request, _ = with_listed(request, subset)
         stars = decide_duplicates(subset, request, parse_keep(request.keep, subset, label=request.label)).stars
         gone = np.flatnonzero(stars.finder >= 0)
         gone = gone[np.argsort(-stars.similarity[gone], kind="stable")]
@@ -220,7 +222,7 @@ def _waiting(dataset: Dataset, decided: Decided, near: Sequence[Finding]) -> Ite
             mine.column(name).to_pylist() for name in (KEY, "kept_key", "score", "threshold")
         )
         request = DedupRequest.from_json(policy.applied.rules[0])
-        finders = {request.thresholds[name]: name for name in request.held_back}
+        finders = {bound: name for name, bound in request.bounds.items() if name in (*request.held_back, CROP)}
         by = [how_alike(finders[bound], alike, 0, [AS_IT_IS]) for bound, alike in zip(bounds, value, strict=True)]
         finding = paired(dataset, keys, owners, np.array(value, np.float64), by)
         yield finding.of(~np.isin(finding.rows, listed))

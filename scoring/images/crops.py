@@ -1,5 +1,6 @@
 """A coarse search for the region of one image that another shows: a grid of frames, compared by signatures."""
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -110,8 +111,8 @@ def coarse_fits(
     image_of_pair: NDArray[np.int64],
     parts: NDArray[np.int8],
     part_of_pair: NDArray[np.int64],
-    *,
     least_cosine: float = -1.0,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the frame of each pair's first image whose coarse cosine with the second image is largest.
 
@@ -121,6 +122,7 @@ def coarse_fits(
         parts: signatures, int8, shape (V, 255).
         part_of_pair: index into ``parts``, shape (P,).
         least_cosine: pairs below it get frame 0, which is faster.
+        report: called with the numbers of framed and all images.
 
     Returns:
         cosines, shape (P,), float64, 0 with zeros; and indices into ``FRAMES``, shape (P,), int64.
@@ -149,6 +151,7 @@ def coarse_fits(
         cosine[order[at]] = best
         near = np.flatnonzero(best >= least_cosine)
         frame[order[at[near]]] = _first_best(cosines[group[near], place[near]], best[near])
+        report(min(first + WHOLES, len(starts)), len(starts))
     return cosine, frame
 
 

@@ -24,7 +24,9 @@ from curate.policies.dedup.grouping.keep import (
 from curate.policies.dedup.grouping.loose import Bounds, Crowds, looser
 from curate.policies.dedup.grouping.loss import enlarged, facts_in
 from curate.policies.dedup.grouping.stars import NOBODY, Stars, find_stars
-from curate.policies.dedup.request import WITH_EMBEDDINGS, Appearance, DedupRequest
+from curate.policies.dedup.listed import list_crops, listed_note
+from curate.policies.dedup.options import Progress
+from curate.policies.dedup.request import CROP, NEAR_DUPLICATE, WITH_EMBEDDINGS, Appearance, DedupRequest
 from curate.policies.reviewed import Reviewed, VerdictLines, with_images
 from curate.policies.verdicts import COPY, IMAGE, LEAKS
 from curate.policies.verdicts import DROP as DROPPED
@@ -56,6 +58,7 @@ class Duplicates:
         loose: mask of rows just above the threshold in large groups, shape (N,).
         to_review: mask of loose rows and leaks that are kept until reviewed, shape (N,).
         unconfirmed: mask of rows in ``to_review`` whose thumbnails do not confirm the copy, shape (N,).
+        listed: mask of rows in ``to_review`` that are listed as crops, shape (N,).
         different: mask of rows with close signatures that are kept since their thumbnails differ in a part, shape (N,).
         large: mask of rows that were enlarged from a copy in their group, shape (N,); None if not used.
         other_rows: columns of the other table, without embeddings and signatures; or None.
@@ -73,6 +76,7 @@ class Duplicates:
     loose: Mask
     to_review: Mask
     unconfirmed: Mask
+    listed: Mask
     different: Mask
     large: Mask | None = None
     other_rows: Rows | None = None
@@ -135,6 +139,7 @@ def decide_duplicates(
     unconfirmed = work.confirm(stars)
     different = (near & (stars.finder < 0)) | different_leaks
     loose, waiting = work.loose(stars, unconfirmed)
+    listed = work.list_crops(stars, open_rows & ~reviewed.drop, at_home)
     # with --report-only a row may be dropped for a better one in this table
     outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)
@@ -142,10 +147,11 @@ def decide_duplicates(
     linked = stars.finder >= 0
     unconfirmed, unconfirmed_leaks = unconfirmed & linked, unconfirmed_leaks & outside & linked
     different &= (stars.finder < 0) & ~reviewed.drop
-    notes = [*_notes(rows, work.searches), *different_note(int(different.sum()))]
+    listed &= linked
+    notes = [*_notes(rows, work.searches), *different_note(int(different.sum())), *listed_note(listed)]
     notes += [*unconfirmed_note(unconfirmed, table), *unconfirmed_note(unconfirmed_leaks, table, other)]
     unconfirmed |= unconfirmed_leaks
-    to_review = ((waiting | (held & outside)) & linked) | unconfirmed
+    to_review = ((waiting | (held & outside)) & linked) | unconfirmed | listed
     outcome = np.where(linked & ~to_review & ~(outside & request.report_only) | reviewed.drop, DROP, KEEP)
     return Duplicates(
         *(rows, work.order, work.searches, stars, outside, foreign),
@@ -156,6 +162,7 @@ def decide_duplicates(
         loose=loose & linked,
         to_review=to_review,
         unconfirmed=unconfirmed,
+        listed=listed,
         different=different,
         large=large,
     )
@@ -238,7 +245,20 @@ class _Work:
         """Return the groups in the table."""
         if self.request.only_against:
             return Stars.empty(len(self.rows), tuple(self.searches))
-        return find_stars(self.order, self.searches, open_rows.copy(), protected, compared=self.compared)
+        for search in self.searches.values():
+            search.prepare(self._half(0))
+        compared = self.compared if self.request.listed_crop is None else self._half(0)
+        compared = self._half(1) if {CROP, NEAR_DUPLICATE} & set(self.searches) else compared
+        return find_stars(self.order, self.searches, open_rows.copy(), protected, compared=compared)
+
+    def _half(self, number: int) -> Progress:
+        """Return the report on the first (0) or second (1) half of the work."""
+        n = len(self.rows)
+        return lambda done, total: self.compared((number * n + n * done // total) // 2, n)
+
+    def list_crops(self, stars: Stars, among: Mask, protected: Mask) -> Mask:
+        """Link kept rows that are crops, in place, if requested; return a mask of them, shape (N,)."""
+        return list_crops(stars, self.request, self.rows, self.order, among, protected, compared=self._half(1))
 
     def loose(self, stars: Stars, unconfirmed: Mask) -> tuple[Mask, Mask]:
         """Return masks of rows just above the threshold in large groups, and of those kept, with owners, (N,) each.
@@ -308,7 +328,7 @@ def _read(
         if SIGNATURE in compared:
             same_signature(table, other)
     needs = request.needs(criteria)
-    needs.refuse_unread_embeddings(table, f"--finder {', '.join(WITH_EMBEDDINGS)}")
+    request.needs_of_other().refuse_unread_embeddings(table, f"--finder {', '.join(WITH_EMBEDDINGS)}")
     rows = read_rows(table, needs if verdicts is None else with_images(needs, table))
     other_rows = None
     if other is not None:

@@ -18,7 +18,7 @@ class DedupParameters:
 
     mirrored: fields.Mirrored = False
     rotated: Annotated[bool, Option("Also find copies rotated by 90, 180 or 270 degrees (signature, crop).")] = False
-    cropped: Annotated[bool, Option("Also find crops of at least 70 % of each side: adds --finder crop.")] = False
+    cropped: Annotated[bool, Option("Drop crops of at least 70 % of each side; the default only lists them.")] = False
     report_only: Annotated[bool, Option("Keep and list rows that are also in --against (leaks).")] = False
     only_against: Annotated[bool, Option("Compare only with --against, not within the table.")] = False
     keep: Annotated[str, Option("Criteria for the kept image, in order, separated by commas.", metavar="LIST")] = KEEP

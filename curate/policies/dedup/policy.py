@@ -24,6 +24,7 @@ from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
+from curate.policies.dedup.listed import note_on_other, with_listed
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, RecallReport, audit_pairs, planted_recall
@@ -108,7 +109,7 @@ class Dedup:
         audit: number of pairs to sample for reviewers; or None.
         model: the model of the table, for ``plant``, if it is not shipped.
         seed: of the sampled pairs and images.
-        few_finders: a note if the table lacks columns of default finders; or None.
+        unsearched: notes on what is not searched, as the table lacks columns of default finders or is large.
         verdicts: the reviewers' decisions; or None.
         report: called with the numbers of edited and all images.
         compared: called with the numbers of compared and all rows.
@@ -123,7 +124,7 @@ class Dedup:
     audit: int | None = None
     model: str | None = None
     seed: int = 0
-    few_finders: str | None = None
+    unsearched: Sequence[str] = ()
     verdicts: VerdictLines | None = None
     report: Callable[[int, int], None] = lambda done, total: None
     compared: Callable[[int, int], None] = lambda done, total: None
@@ -180,7 +181,7 @@ class Dedup:
         tells = {WIDTH, HEIGHT} <= set(request.facts)
         groups = members.table(
             table,
-            request.thresholds,
+            request.bounds,
             duplicates.searches,
             words.kept_key,
             labels,
@@ -266,7 +267,7 @@ class Dedup:
             conflicts=conflicts.select(["kept_key", "labels", "size"]).slice(0, N_CONFLICTS).to_pylist(),
             recall=recall_lines(duplicates.searches),
             notes=[
-                *([self.few_finders] if self.few_finders else []),
+                *self.unsearched,
                 *duplicates.notes,
                 *_loose_notes(duplicates, members),
                 *([] if self.request.prefer else equal_elsewhere(table, duplicates.stars, duplicates.outside)),
@@ -294,7 +295,8 @@ def recall_lines(searches: Mapping[str, Search]) -> list[str]:
 
 def _loose_notes(duplicates: Duplicates, members: Members) -> list[str]:
     """Return notes on large groups just above the threshold; empty for none."""
-    stars, rows = duplicates.stars, np.flatnonzero((duplicates.loose | duplicates.to_review) & ~duplicates.unconfirmed)
+    stars, others = duplicates.stars, duplicates.unconfirmed | duplicates.listed
+    rows = np.flatnonzero((duplicates.loose | duplicates.to_review) & ~others)
     if not len(rows):
         return []
     groups, commonest = np.unique(members.group[rows]), int(np.bincount(stars.finder[rows]).argmax())
@@ -332,6 +334,10 @@ def run_dedup(options: DedupOptions) -> DedupResult:
     other = _other_table(options.against, opened, options.embedding) if options.against is not None else None
     request = part_of(DedupRequest, options, prefer=several(options.prefer))
     request, few_finders = resolved(request, opened, options.finder)
+    unsearched = [few_finders] if few_finders else []
+    if options.finder is None and not few_finders:
+        request, unsearched = with_listed(request, opened)
+    unsearched += note_on_other(request, other)
     policy = Dedup(
         request,
         other,
@@ -339,7 +345,7 @@ def run_dedup(options: DedupOptions) -> DedupResult:
         audit=options.audit,
         model=options.model,
         seed=options.seed,
-        few_finders=few_finders,
+        unsearched=unsearched,
         verdicts=None if options.verdicts is None else VerdictLines.of(options.verdicts, opened),
         report=options.report,
         compared=options.compared,

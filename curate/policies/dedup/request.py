@@ -59,6 +59,7 @@ WITH_VIEWS = ("signature", CROP, NEAR_DUPLICATE)  # finders that use mirrored an
 WITH_EMBEDDINGS = (EMBEDDING, CROP, NEAR_DUPLICATE)
 LABEL = "label"
 TIES = "shorter key"  # tie-break among equal copies
+LATER = ("confirmed", "listed_crop")  # fields that earlier receipts lack
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,8 @@ class DedupRequest(DedupParameters, Request):
             until reviewed.
         ties: how ties between equal copies are broken; absent in receipts of earlier versions, which used a hash.
         confirmed: whether links by signature need confirmation by thumbnails; absent in earlier receipts.
+        listed_crop: threshold of crops among the kept rows, which are kept until reviewed; None to list none, and in
+            earlier receipts.
     """
 
     rule: ClassVar[str] = "dedup"
@@ -190,6 +193,7 @@ class DedupRequest(DedupParameters, Request):
     held_back: tuple[str, ...] = ()
     ties: str = TIES
     confirmed: bool = False
+    listed_crop: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("prefer", "facts", "held_back"):
@@ -200,8 +204,13 @@ class DedupRequest(DedupParameters, Request):
             raise InputError("--protect needs a condition, got none; write it like: --protect 'split == \"test\"'")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the request as one rule of a policy, without ``confirmed`` if False, as in earlier receipts."""
-        return {name: value for name, value in super().to_json().items() if name != "confirmed" or value}
+        """Return the request as one rule of a policy, without unset fields that earlier receipts lack."""
+        return {name: value for name, value in super().to_json().items() if name not in LATER or value}
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """Finder -> threshold, of finders that drop or only list."""
+        return self.thresholds if self.listed_crop is None else {**self.thresholds, CROP: self.listed_crop}
 
     @classmethod
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
@@ -215,7 +224,7 @@ class DedupRequest(DedupParameters, Request):
         request = super().from_json(rule)
         if not request.thresholds:
             raise InputError("expected thresholds in the rule of the receipt, got none; restore it from a backup")
-        for name, value in request.thresholds.items():
+        for name, value in request.bounds.items():
             if lookup(FINDERS, name, kind="finder").threshold is not None:
                 threshold_of(name, value)
         return request
@@ -230,6 +239,7 @@ class DedupRequest(DedupParameters, Request):
         numbers = [name for each in criteria for name in each.numbers]
         return replace(
             needs,
+            representations=frozenset(column for name in self.bounds for column in FINDERS[name].needs),
             numbers=tuple(dict.fromkeys([*numbers, *needs.numbers])),
             present=tuple(dict.fromkeys(name for each in criteria for name in each.present)),
             texts=(self.label,) if self.label else (),

@@ -61,9 +61,9 @@ class DecisionWords:
         outcome, finder = self.duplicates.outcome[part], self.duplicates.stars.finder[part]
         linked = finder >= 0
         names = self.duplicates.stars.names
-        typed = [rule_text(name, self.request.thresholds[name]) for name in names]
+        typed = [rule_text(name, self.request.bounds[name]) for name in names]
         similarity = self.duplicates.stars.similarity[part]
-        bounds = np.array([*(self.request.thresholds[name] for name in names), np.nan])
+        bounds = np.array([*(self.request.bounds[name] for name in names), np.nan])
         signs = np.array([*(1.0 if FINDERS[name].higher else -1.0 for name in names), np.nan])
         threshold = np.where(linked, bounds[finder], np.nan)
         margin = (similarity - threshold) * signs[finder]
@@ -87,6 +87,7 @@ class DecisionWords:
     def _reasons(self, part: slice, kept_key: pa.Array) -> NDArray[np.object_]:
         outcome, finder, group = self.duplicates.outcome[part], self.duplicates.stars.finder[part], self.group[part]
         leaks, start, unconfirmed = self.duplicates.leaks[part], part.start, self.duplicates.unconfirmed[part]
+        listed = self.duplicates.listed[part]
         views = [view.name for view in self.request.views()]
         reason = np.full(len(outcome), "like no other", object)
         reason[self.duplicates.different[part]] = "like no other but by signature: another image in a part"
@@ -107,6 +108,7 @@ class DecisionWords:
             kept = "" if outcome[at] == DROP else ", but stays"
             if self.duplicates.to_review[start + at]:
                 cause = "not confirmed by the thumbnails" if unconfirmed[at] else "one of many just above the threshold"
+                cause = "only --cropped drops it" if listed[at] else cause
                 kept = f"; {cause}, kept until reviewed"
             owner = int(self.duplicates.stars.owner[start + at])
             if not place and reviewed.drop[owner]:

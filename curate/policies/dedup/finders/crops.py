@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from curate.columns import SIGNATURE
 from curate.policies.dedup.finders.links import Links
 from curate.policies.dedup.finders.looks import look_codes
 from curate.policies.dedup.finders.nearby import NearPairs
-from curate.policies.dedup.finders.passing import OfColour
+from curate.policies.dedup.finders.passing import OfColour, drawings
 from curate.policies.dedup.finders.surroundings import signature_cosine
+from curate.policies.dedup.options import Progress
 from curate.tables.rows import Rows
 from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.images.cropfit import as_they_are, refine
@@ -57,18 +58,24 @@ class PartOf:
                     seen[piece] = np.where(better, code, seen[piece])
         return Links(query, row, best, seen)
 
-    def likely(self, query: Ints, signatures: Signatures, row: Ints) -> Links:
-        """Return ``measured`` for pairs with a close frame, and 0 for the others, at a much lower cost."""
+    def likely(
+        self, query: Ints, signatures: Signatures, row: Ints, report: Progress = lambda done, total: None
+    ) -> Links:
+        """Return ``measured`` for pairs with a close frame, and 0 for the others, at a much lower cost.
+
+        ``report`` is called with the numbers of framed and all images.
+        """
         best, seen = np.zeros(len(row), np.float32), np.zeros(len(row), np.int32)
         for number, view in enumerate(self.views):
+            framed = partial(_framed_of_all, report, number, len(self.views))
             turned, undone = view.apply(signatures), view.undo(self.signatures)
             ways = (turned, query, self.signatures, row), (undone, row, signatures, query)
             if signatures is self.signatures and np.array_equal(turned, undone):  # frame each image once for both
                 both = np.concatenate([query, row]), np.concatenate([row, query])
-                both_ways = np.stack(coarse_fits(turned, both[0], signatures, both[1], least_cosine=LIKELY))
+                both_ways = np.stack(coarse_fits(turned, both[0], signatures, both[1], LIKELY, framed))
                 fits = np.split(both_ways, 2, axis=1)
             else:
-                fits = [np.stack(coarse_fits(*way, least_cosine=LIKELY)) for way in ways]
+                fits = [np.stack(coarse_fits(*ways[0], LIKELY, framed)), np.stack(coarse_fits(*ways[1], LIKELY))]
             near = np.flatnonzero(np.maximum(fits[0][0], fits[1][0]) >= LIKELY)
             plain = as_they_are(turned[query[near]], self.signatures[row[near]])
             alike = near[plain >= self._least]
@@ -108,6 +115,11 @@ class PartOf:
     @property
     def _least(self) -> np.float32:
         return np.float32(self.threshold)
+
+
+def _framed_of_all(report: Progress, number: int, of: int, done: int, total: int) -> None:
+    """Report the images framed in a view, as steps of all views."""
+    report(number * total + done, of * total)
 
 
 def _large(edges: Ints) -> Mask:
@@ -168,7 +180,7 @@ class NearParts(NearPairs[Crowd]):
 
         0 for a pair that reaches the threshold but does not stand out.
         """
-        links = self.parts.likely(query, side.signatures, row)
+        links = self.parts.likely(query, side.signatures, row, self.report)
         similarity, some = links.similarity.copy(), np.flatnonzero(links.similarity >= np.float32(self.threshold))
         crowd = np.maximum(self._fits(side, query[some]), self._fits(self.side, row[some]))
         similarity[some[1 - similarity[some] > OUTSTANDING * (1 - crowd)]] = 0
@@ -193,6 +205,23 @@ class PartOfColour(OfColour):
 
     def agree(self, links: Links, side: Rows, view: SignatureView) -> Mask:
         """Return a mask of the pairs (P,) that agree in colour, or are not whole images of one shape."""
+        return self.differ(links, side, view) | super().agree(links, side, view)
+
+    def differ(self, links: Links, side: Rows, view: SignatureView) -> Mask:
+        """Return a mask of the pairs (P,) that the finder ``signature`` does not link as whole images."""
         mine = self.rows.array(SIGNATURE)
         cosine, _ = signature_cosine(side.array(SIGNATURE), links.query, mine, links.row, (view,))
-        return (cosine < ALIKE) | super().agree(links, side, view)
+        return cosine < ALIKE
+
+
+class OnlyParts(PartOfColour):
+    """A finder of parts for review.
+
+    It links no drawings, such as flags, of which other ones fit as well, and no whole images of one shape, which
+    signatures and thumbnails decide.
+    """
+
+    def agree(self, links: Links, side: Rows, view: SignatureView) -> Mask:
+        """Return a mask of the pairs (P,) that are neither whole images of one shape nor two drawings."""
+        drawn = drawings(side, links.query) & drawings(self.rows, links.row)
+        return self.differ(links, side, view) & ~drawn

@@ -13,6 +13,7 @@ from curate.policies.dedup.finders.links import Links, first_of, joined, mask_of
 from curate.policies.dedup.finders.looks import turned_codes
 from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.surroundings import nearest_of
+from curate.policies.dedup.options import Progress
 from curate.tables.rows import Rows
 from curate.tables.vectors import rows_of
 from scoring.arrays import Array, Ints, Mask
@@ -39,6 +40,7 @@ class NearPairs(Search, Generic[Side]):
     def __init__(self, rows: Rows, threshold: float, views: tuple[SignatureView, ...]) -> None:
         self.vectors, self.signatures = rows.array(EMBEDDING), rows.array(SIGNATURE)
         self.threshold, self.views, self.ties = threshold, views, rows.hashes
+        self.report: Progress = lambda done, total: None
         self.compared = rows.compared()
         self.there = mask_of(self.compared, len(rows)) & self.signatures.any(1)
 
@@ -70,6 +72,11 @@ class NearPairs(Search, Generic[Side]):
     def recall(self) -> Recall:
         """Share of the nearest neighbours by embedding that were compared."""
         return self.graph.recall
+
+    def prepare(self, report: Progress) -> None:
+        """Judge all candidates before the first query, calling ``report`` with the numbers of done and all steps."""
+        self.report = report
+        len(self._pairs)
 
     @cached_property
     def _pairs(self) -> tuple[Ints, Links]:

@@ -10,6 +10,7 @@ from curate.columns import FRAMES
 from curate.policies.dedup.finders.links import Links, joined, mask_of
 from curate.policies.dedup.finders.looks import VIEWS
 from curate.policies.dedup.finders.searches import Search, Views, not_compared
+from curate.policies.dedup.options import Progress
 from curate.tables.rows import Rows
 from scoring.arrays import Floats, Ints, Mask
 from scoring.images.signature import ORIENTATIONS, SignatureView, reorient_chroma, same_colours
@@ -49,6 +50,10 @@ class Passing(Search):
     def notes(self) -> Sequence[str]:
         """Facts for the user."""
         return self.search.notes
+
+    def prepare(self, report: Progress) -> None:
+        """Do the work of the other finder before the first query."""
+        self.search.prepare(report)
 
     def measure(self, query: Ints, row: Ints) -> Links:
         """Return the similarity of pairs of rows, whether or not they are linked."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from curate.counted import counted
 from curate.policies.dedup.finders.links import Links, best_of, first_of, joined
+from curate.policies.dedup.options import Progress
 from curate.tables.rows import Rows
 from scoring.arrays import Array, Floats, Ints, Mask
 from scoring.errors import InputError
@@ -64,6 +65,10 @@ class Search(Protocol):
 
     def measure(self, query: Ints, row: Ints) -> Links:
         """Return the similarity of pairs of rows of this table, whether or not they reach the threshold."""
+
+    def prepare(self, report: Progress) -> None:
+        """Do the work before the first query, calling ``report`` with the numbers of done and all steps."""
+        report(0, 1)
 
     def stricter(self, threshold: float) -> "Search | None":
         """Return the same finder for a stricter threshold; None if it has to be built again."""

@@ -263,7 +263,8 @@ def audit_pairs(table: Table, request: DedupRequest, *, duplicates: Duplicates, 
             "equal bytes are the same"
         )
     rows, stars, outside = duplicates.rows, duplicates.stars, duplicates.outside
-    stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | (outside & (duplicates.to_review | request.report_only))))
+    kept_anyway = duplicates.listed | (outside & (duplicates.to_review | request.report_only))
+    stay = np.flatnonzero(rows.ok & ((stars.finder < 0) | kept_anyway))
     queried = stay[np.argsort(rows.hashes[stay], kind="stable")[:MOST_QUERIED]]
     parts = [_dropped(stars, outside, judged), *_near_misses(rows, duplicates.order, stay, queried, request, judged)]
     finder = np.concatenate([part[0] for part in parts])
