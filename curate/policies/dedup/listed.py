@@ -14,6 +14,8 @@ from curate.tables.table import Table
 from scoring.arrays import Ints, Mask
 
 MOST_ROWS = 50_000  # of a table of which crops are listed: up to it, all pairs of embeddings are compared
+PAIR_SECONDS, ROW_SECONDS = 4.5e-9, 1.2e-4  # of one core: for two embeddings, and for a row and a view
+LONG = 5.0  # seconds that are announced
 
 
 def with_listed(request: DedupRequest, table: Table) -> tuple[DedupRequest, list[str]]:
@@ -26,6 +28,15 @@ def with_listed(request: DedupRequest, table: Table) -> tuple[DedupRequest, list
     if table.n_rows > MOST_ROWS:
         return request, [f"crops are not searched in more than {MOST_ROWS:,} rows: add --cropped"]
     return replace(request, listed_crop=threshold_of(CROP, None)), []
+
+
+def cost_notes(request: DedupRequest, n: int) -> list[str]:
+    """Return a note on the processor time that the search for crops among n rows takes; empty for a few seconds."""
+    if CROP not in request.bounds:
+        return []
+    seconds = PAIR_SECONDS * n * min(n, MOST_ROWS) + ROW_SECONDS * n * len(request.views())
+    without = ": --finder bytes --finder signature leaves it out" if request.listed_crop else ""
+    return [] if seconds < LONG else [f"the search for crops takes about {seconds:,.0f} s of one core{without}"]
 
 
 def list_crops(

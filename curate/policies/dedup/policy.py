@@ -24,7 +24,7 @@ from curate.policies.dedup.grouping.keep import equal_elsewhere, parse_keep
 from curate.policies.dedup.grouping.loss import HEIGHT, WIDTH, ranks
 from curate.policies.dedup.grouping.members import MEANINGS as GROUP_MEANINGS
 from curate.policies.dedup.grouping.members import Members, count_lower, group_rows
-from curate.policies.dedup.listed import note_on_other, with_listed
+from curate.policies.dedup.listed import cost_notes, note_on_other, with_listed
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.quality.audit import audit_text
 from curate.policies.dedup.quality.examine import AUDIT, AUDIT_FILES, RecallReport, audit_pairs, planted_recall
@@ -351,6 +351,8 @@ def run_dedup(options: DedupOptions) -> DedupResult:
         compared=options.compared,
     )
     _refuse_unreadable(policy, opened, options.out, dry_run=options.dry_run)
+    for note in cost_notes(request, opened.n_rows):
+        options.announce(note)
     with searching(options.engine, None if options.dry_run else options.out, options.announce):
         return apply(policy, opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
 

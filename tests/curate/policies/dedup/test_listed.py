@@ -1,6 +1,7 @@
 """Crops that the default lists for review and keeps, and ``--cropped`` drops."""
 
 import json
+import re
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -10,7 +11,7 @@ import pytest
 from made import cut, embedded, same_thumbnails, signed, soft_pictures, write_table
 
 import curate
-from curate.policies.dedup.listed import MOST_ROWS, with_listed
+from curate.policies.dedup.listed import MOST_ROWS, cost_notes, with_listed
 from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.verdicts import Line
 from curate.tables.table import open_table
@@ -129,6 +130,20 @@ def test_large_tables_and_other_tables_are_not_searched_for_crops(table, tmp_pat
     result = curate.dedup(table, None, dry_run=True)
     assert (result.to_review, sum(f"{N:,} rows" in note for note in result.notes)) == (0, 1)
     assert MOST_ROWS == 50_000
+
+
+def test_the_cost_of_crops_is_announced_before_a_long_search(table, monkeypatch):
+    request = DedupRequest({"bytes": 1.0}, listed_crop=0.985)
+    assert not cost_notes(request, 6_000)
+    assert not cost_notes(DedupRequest({"bytes": 1.0}), 10**6)
+    seconds = [int(re.search(r"(\d+) s", note)[1]) for n in (24_000, 48_000) for note in cost_notes(request, n)]
+    assert len(seconds) == 2 < seconds[1] / seconds[0] < 4  # between linear and quadratic
+    (mirrored,) = cost_notes(replace(request, mirrored=True), 48_000)
+    assert int(re.search(r"(\d+) s", mirrored)[1]) > seconds[1]
+    announced = []
+    monkeypatch.setattr("curate.policies.dedup.listed.LONG", 0.0)
+    curate.dedup(table, None, dry_run=True, announce=announced.append)
+    assert sum("crops" in each for each in announced) == 1
 
 
 def test_two_drawings_are_not_listed(tmp_path):
