@@ -106,10 +106,10 @@ def measured(name: str, data: Path, folder: Path, sheets: Path | None) -> tuple[
     same = len(listed) - sum(row["key"] in OTHER_IMAGES.get(name, ()) for row in listed)
     group = {row["key"]: row["group"] for row in others}
     crops = [row for row in others if row["key"].startswith(PLANT)]
-    found = [row for row in crops if row["group"] is not None and row["group"] == group[row["key"][len(PLANT) :]]]
+    together = [row for row in crops if row["group"] is not None and row["group"] == group[row["key"][len(PLANT) :]]]
     dropped = sum(row["decision"] == "drop" for row in rows)
-    gone = sum(row["decision"] == "drop" for row in found)
-    return name, len(rows), dropped, len(listed), same, len(crops), len(found), gone
+    gone = sum(row["decision"] == "drop" for row in together)
+    return name, len(rows), dropped, len(listed), same, len(crops), len(together), gone
 
 
 def main() -> None:

@@ -254,7 +254,7 @@ class _Work:
     def _half(self, number: int) -> Progress:
         """Return the report on the first (0) or second (1) half of the work."""
         n = len(self.rows)
-        return lambda done, total: self.compared((number * n + n * done // total) // 2, n)
+        return lambda done, total: self.compared((number * n + n * done // max(total, 1)) // 2, n)
 
     def list_crops(self, stars: Stars, among: Mask, protected: Mask) -> Mask:
         """Link kept rows that are crops, in place, if requested; return a mask of them, shape (N,)."""

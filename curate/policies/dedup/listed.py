@@ -61,11 +61,11 @@ def list_crops(
     views, compared_rows = request.views(), replace(rows, ok=rows.ok & kept)
     search = OnlyParts(NearParts(compared_rows, request.listed_crop, views), compared_rows, views)
     search.prepare(compared)
-    found = find_stars(order, {CROP: search}, kept.copy(), protected)
-    listed = found.finder >= 0
-    found.finder[listed] = len(stars.names)
+    crops = find_stars(order, {CROP: search}, kept.copy(), protected)
+    listed = crops.finder >= 0
+    crops.finder[listed] = len(stars.names)
     stars.names = (*stars.names, CROP)
-    stars.copy(listed, found)
+    stars.copy(listed, crops)
     return listed
 
 

@@ -183,3 +183,11 @@ def test_a_listed_request_names_its_finder_for_review(table):
     assert (request.listed_crop, notes) == (0.985, [])
     assert request.bounds == {"bytes": 1.0, "signature": 0.95, "crop": 0.985}
     assert with_listed(replace(request, only_against=True, listed_crop=None), opened)[0].listed_crop is None
+
+
+def test_tables_of_no_row_and_of_one_have_no_crops(tmp_path):
+    made = columns(parts=0)
+    for n in (0, 1):
+        few = {name: values[:n] for name, values in made.items()}
+        result = curate.dedup(write_table(tmp_path / f"{n}.parquet", few, signature="x"), None, dry_run=True)
+        assert (result.n_rows, result.kept, result.to_review) == (n, n, 0)
