@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from made import cut, embedded, same_thumbnails, signed, soft_pictures, write_table
@@ -188,6 +189,6 @@ def test_a_listed_request_names_its_finder_for_review(table):
 def test_tables_of_no_row_and_of_one_have_no_crops(tmp_path):
     made = columns(parts=0)
     for n in (0, 1):
-        few = {name: values[:n] for name, values in made.items()}
+        few = {name: pa.array(values)[:n] for name, values in made.items()}
         result = curate.dedup(write_table(tmp_path / f"{n}.parquet", few, signature="x"), None, dry_run=True)
         assert (result.n_rows, result.kept, result.to_review) == (n, n, 0)
