@@ -14,7 +14,6 @@ from curate.columns import EMBEDDING, KEY, STATUS, URI, describe_all
 from curate.counted import counted
 from curate.engines.adding.settings import model_as_scored
 from curate.engines.settings import MADE, difference, settings_of_version
-from curate.fitting.fit import fit_table
 from curate.fitting.options import FitOptions, MergeOptions
 from curate.manifest.classes import CLASSES
 from curate.manifest.contract import SourceOptions
@@ -22,7 +21,6 @@ from curate.manifest.layout import conformed
 from curate.manifest.sources import open_manifest
 from curate.manifest.store_path import path_on_disk
 from curate.options.function import callable_of
-from curate.tables.dataset import read_dataset
 from curate.tables.digests import is_text
 from curate.tables.images import SHA256
 from curate.tables.provenance import REQUEST
@@ -96,6 +94,9 @@ def run_merge(options: MergeOptions) -> MergeResult:
     options.report(f"{counted(len(opened), 'table')}, {sum(map(len, keys)):,} rows")
     refits = len(opened) > 1 and any(_has_fit(table) for table in opened) and EMBEDDING in schema.names
     if refits:
+        from curate.fitting.fit import fit_table  # these import torch
+        from curate.tables.dataset import read_dataset
+
         refuse_existing(place, overwrite=options.overwrite)
         with held_folder(place.absolute()) as folder:
             draft = folder / place.name

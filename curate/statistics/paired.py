@@ -6,7 +6,6 @@ from math import ceil, floor, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv, gammaln, xlog1py, xlogy  # type: ignore[import-untyped]
 
 from scoring.arrays import Floats
 from scoring.metrics.proportions import clopper_pearson
@@ -64,6 +63,8 @@ def paired_interval(better: int, worse: int, n: int, level: float = 0.95) -> Int
 
 def _lower(better: int, worse: int, n: int, error: float) -> float:
     """Return the one-sided lower bound of p - q: the smallest difference that the test does not reject."""
+    from scipy.special import betaincinv  # type: ignore[import-untyped]
+
     net, differ, spent = better - worse, better + worse, _NUISANCE * error / 2
     least = float(betaincinv(differ, n - differ + 1, spent)) if differ else 0.0  # of p + q, as is the next
     most = float(betaincinv(differ + 1, n - differ, 1 - spent)) if differ < n else 1.0
@@ -101,6 +102,8 @@ def tail(distance: float, n: int, difference: float, rates: Floats) -> Floats:
     Returns:
         Shape (G,), in [0, 1].
     """
+    from scipy.special import betainc, gammaln, xlog1py, xlogy
+
     low, high = (end * n for end in (rates.min(), rates.max()))
     reach = 8 * sqrt(high) + 25  # range of discordant rows; others have a probability below e^-25
     differ = np.arange(max(0, int(low - reach)), min(n, int(high + reach)) + 1)  # (B,)
