@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import curate
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.subset.findings import verdict_of
 from curate.evaluation.subset.pool import SubsetPool, read_pool
 from curate.evaluation.subset.request import parse_test
@@ -46,9 +47,8 @@ def null(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         subset = Path(folder) / "any.parquet"
         pq.write_table(table.read(["key"]), subset)
-        pool = read_pool(
-            table, subset, side, label=arguments.label, labelled=None, group=(), sample=arguments.sample, seed=0
-        )
+        options = EvaluateOptions(table.path, subset=subset, label=arguments.label, sample=arguments.sample)
+        pool = read_pool(table, side, options)
     outcomes: dict[str, Counter[str]] = {}
     for bank in range(-(-arguments.trials // BANK)):
         part = drawn(pool, arguments, bank)

@@ -30,7 +30,7 @@ def run_evaluate(options: EvaluateOptions) -> Evaluation | SubsetEvaluation:
     """
     if options.subset is not None:
         _refuse("--subset measures a subset, and no score", options, OF_SCORES)
-        return evaluate_subset(open_table(options.table, embedding=options.embedding), options.subset, options)
+        return evaluate_subset(open_table(options.table, embedding=options.embedding), options)
     _refuse("it needs --subset", options, OF_SUBSETS)
     label, votes = options.label, options.votes
     opened = open_table(options.table, embedding=options.embedding)

@@ -117,3 +117,8 @@ class Request:
     def from_json(cls, rule: Mapping[str, Any]) -> Self:
         """Return the request from the record of ``to_json``; InputError for any other."""
         return from_json(cls, rule, what="the rule of the receipt", ignored=("rule", *cls.beside))
+
+    @classmethod
+    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
+        """Return the policy that is its request, from a receipt; InputError for another policy."""
+        return cls.from_json(rules[0])

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.policies.balance.amounts import BalanceRequest
 from curate.policies.balance.policy import Balance
 from curate.policies.contract import apply
 from curate.policies.decided import DECISION_SCHEMA, DROP, FAILED, KEEP, OUTCOMES, Decided, Result
@@ -80,7 +79,7 @@ ASKED = {
     "filter": Filter((Where("width >= 13"), KeepTop("50%", "kappa_a", "label"))),
     "dedup": Dedup(DedupRequest({"bytes": 1.0}, protect="width == 20", label="label")),
     "select": Select(SelectRequest("score", "7", score="unc_b", labelled_where="width < 12")),
-    "balance": Balance(BalanceRequest("label", rows="50%", within="certain", column="unc_b")),
+    "balance": Balance("label", rows="50%", within="certain", column="unc_b"),
     "split": Split(SplitRequest({"train": "70%", "rest": "0.3"}, ("label",), thresholds={"bytes": 1.0})),
     "issues": Issues(only=("dark",)),
     "labels": Labels(LabelsRequest(("label",), drop=True, below=0.3)),

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from curate.columns import EMBEDDING, KEY
 from curate.counted import counted, listed
-from curate.evaluation.joined import LabelledFile, class_names, named_column
+from curate.evaluation.joined import LabelledFile, class_names, named_column, open_labelled
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.subset.request import TestSide
+from curate.options.values import several
 from curate.tables.arrays import has_value
 from curate.tables.digests import is_bytes, is_text, key_array, plain, redrawn, tie_breaks
 from curate.tables.keys import check_unique, key_hashes
@@ -148,17 +150,7 @@ class SubsetPool:
         )
 
 
-def read_pool(
-    table: Table,
-    subset: str | Path,
-    test: TestSide,
-    *,
-    label: str | None,
-    labelled: LabelledFile | None,
-    group: Sequence[str],
-    sample: int | None,
-    seed: int,
-) -> SubsetPool:
+def read_pool(table: Table, test: TestSide, options: EvaluateOptions) -> SubsetPool:
     """Read the rows of a table, which of them are in a subset, and the test rows.
 
     Raises:
@@ -170,10 +162,11 @@ def read_pool(
             f"{table.path} has no column {EMBEDDING!r}, which models are trained on; score the images again without "
             "--no-embedding, or choose your own column with --embedding"
         )
+    label, seed, group = options.label, options.seed, several(options.group)
     columns = tuple(dict.fromkeys([*group, *([test.column] if test.column else [])]))
     rows = read_rows(table, Needs(names=columns, representations=EMBEDDINGS), by_hash=True)
-    kept, in_subset = kept_rows(subset, table, rows)
-    names = _labels(table, label, labelled, rows)
+    kept, in_subset = kept_rows(str(options.subset), table, rows)
+    names = _labels(table, label, open_labelled(options.labelled), rows)
     part, left_out = _usable(rows, names)
     classes = sorted({name for name in names[part].tolist() if name is not None}) if names is not None else []
     codes, tested = _codes(names, part, classes), np.zeros(len(part), bool)
@@ -181,7 +174,7 @@ def read_pool(
         tested = _equal(rows.names[test.column], test)[part]
     elif label is not None and test.share:
         tested = _held_out(codes, rows.hashes[part], test.share, seed)
-    limit = sample or min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // max(len(classes), 1)))
+    limit = options.sample or min(MOST_ROWS, max(LEAST_ROWS, MOST_CELLS // max(len(classes), 1)))
     looked_at = _sampled_positions(tested, rows.hashes[part], limit, seed)
     share = float((~tested[looked_at]).sum() / max((~tested).sum(), 1))
     part, tested = part[looked_at], tested[looked_at]

@@ -1,14 +1,12 @@
 """The evaluation of a subset: read rows, draw training sets, train models and compare them."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from curate.counted import Grid, Printed
-from curate.evaluation.joined import open_labelled
 from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.subset import training, words
 from curate.evaluation.subset.findings import Noise, SubsetFindings, coverage, diversity, fairness
@@ -17,7 +15,6 @@ from curate.evaluation.subset.request import check_amounts, parse_test
 from curate.evaluation.subset.sides import ALL_ROWS, BY_CLASS, RANDOM, SUBSET, TrainingSides, draw_sides
 from curate.evaluation.subset.trained import HeldOutRows, SideAccuracies, compared, train_on_sides
 from curate.evaluation.subset.training import PixelSquares, read_pictures, trainer
-from curate.options.values import several
 from curate.probes.crossed import crossed
 from curate.statistics.diversity import nearest_distances
 from curate.statistics.noise.quality import ClassProbabilities, ConfidentJoint, Mistakes, confident_joint, judge
@@ -125,35 +122,27 @@ class SubsetEvaluation(SubsetFindings, Printed):
         ]
 
 
-def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) -> SubsetEvaluation:
+def evaluate_subset(table: Table, options: EvaluateOptions) -> SubsetEvaluation:
     """Measure how well a subset of a table trains models; nothing is written.
 
     Args:
         table: scored, with embeddings.
-        subset: a table of kept rows, decisions of a policy, or a file of keys.
-        options: of ``curate evaluate``.
+        options: of ``curate evaluate``, with ``subset``.
 
     Raises:
         InputError: if the subset cannot be judged.
     """
     check_amounts(options)
     test, announce = options.test, options.announce
-    label = "label" if options.label is None and options.labelled is not None else options.label
+    if options.label is None and options.labelled is not None:
+        options = replace(options, label="label")
+    label = options.label
     if label is None and (test is not None or options.network):
         raise InputError(
             f"--{'test' if test is not None else 'network'} is for models, which need classes; add --label COLUMN"
         )
     side = parse_test(test, table)
-    pool = read_pool(
-        table,
-        subset,
-        side,
-        label=label,
-        labelled=open_labelled(options.labelled),
-        group=several(options.group),
-        sample=options.sample,
-        seed=options.seed,
-    )
+    pool = read_pool(table, side, options)
     n_copies, left_out = 0, False
     if label is not None:
         _refuse_tests(pool)
@@ -164,7 +153,7 @@ def evaluate_subset(table: Table, subset: str | Path, options: EvaluateOptions) 
     n = len(sides.subset)
     evaluation = SubsetEvaluation(
         str(table.path),
-        str(subset),
+        str(options.subset),
         pool.rows_in_table,
         pool.rows_in_subset,
         pool.left_out,

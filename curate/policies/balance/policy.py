@@ -1,8 +1,7 @@
 """Balancing a table by class or cluster: uniformly, by a power of the sizes, or to given shares."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -177,20 +176,14 @@ def _notes(request: amounts.BalanceRequest, words: BalanceWords, plan: amounts.A
 
 
 @dataclass(frozen=True)
-class Balance:
+class Balance(amounts.BalanceRequest):
     """A balance of the cells of a table towards a distribution; a ``Policy``."""
 
-    request: amounts.BalanceRequest
     files: ClassVar[Files] = Files()
-
-    @classmethod
-    def from_receipt(cls, rules: Sequence[Mapping[str, object]]) -> Self:
-        """Return the balance in a receipt; InputError for another policy."""
-        return cls(amounts.BalanceRequest.from_json(rules[0]))
 
     def decide(self, table: Table) -> Decided[BalanceResult]:
         """Decide every row of a table; InputError for an invalid column, key, share or amount."""
-        request, signal = self.request, self.request.signal(table)
+        request, signal = self, self.signal(table)
         needs = request.needs(table)
         needs.refuse_unread_embeddings(table, f"--per {amounts.CLUSTERS} and --within {amounts.TYPICAL}")
         rows = read_rows(table, needs, by_hash=True)  # so that k-means starts from the same rows
@@ -297,8 +290,8 @@ def run_balance(options: BalanceOptions) -> BalanceResult:
     if options.within == amounts.CERTAIN and column is None:
         column = default_column(opened)
     amount = None if options.rows is None else str(options.rows)
-    request = part_of(amounts.BalanceRequest, options, alpha=power, shares=shares, rows=amount, column=column)
-    result = apply(Balance(request), opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
+    policy = part_of(Balance, options, alpha=power, shares=shares, rows=amount, column=column)
+    result = apply(policy, opened, options.out, dry_run=options.dry_run, overwrite=options.overwrite)
     other = Amount.parse(amount, "--rows").other_reading("--rows", result.kept, result.n_rows) if amount else None
     return result if other is None else replace(result, notes=[*result.notes, other])
 

@@ -98,6 +98,9 @@ class DedupResult(Result):
         return {**super().to_json(), "planted": self.planted.to_json() if self.planted else None}
 
 
+NO_OPTIONS = DedupOptions("")  # of a receipt
+
+
 @dataclass(frozen=True)
 class Dedup:
     """A deduplication of a table; a ``Policy``.
@@ -105,14 +108,9 @@ class Dedup:
     Attributes:
         request: the parameters.
         against: table whose rows take precedence; or None.
-        plant: number of images for planted copies, to measure the recall; or None.
-        audit: number of pairs to sample for reviewers; or None.
-        model: the model of the table, for ``plant``, if it is not shipped.
-        seed: of the sampled pairs and images.
+        options: those that the receipt does not record: samples to draw, and what to call with the progress.
         unsearched: notes on what is not searched, as the table lacks columns of default finders or is large.
         verdicts: the reviewers' decisions; or None.
-        report: called with the numbers of edited and all images.
-        compared: called with the numbers of compared and all rows.
 
     Raises:
         InputError: for conflicting parameters, or values out of range.
@@ -120,32 +118,28 @@ class Dedup:
 
     request: DedupRequest
     against: Table | None = None
-    plant: int | None = None
-    audit: int | None = None
-    model: str | None = None
-    seed: int = 0
+    options: DedupOptions = NO_OPTIONS
     unsearched: Sequence[str] = ()
     verdicts: VerdictLines | None = None
-    report: Callable[[int, int], None] = lambda done, total: None
-    compared: Callable[[int, int], None] = lambda done, total: None
 
     def __post_init__(self) -> None:
         if self.request.report_only and self.against is None:
             raise InputError("--report-only reports what another table also has; pass that as --against")
         if self.request.only_against:
             self._refuse_inside()
-        if self.audit is not None and not 1 <= self.audit <= MOST_PAIRS:
-            raise InputError(f"--audit draws 1 to {MOST_PAIRS:,} pairs, got {self.audit:,}; 200 is usual")
-        if self.plant is not None and not 1 <= self.plant <= MOST_PLANTED:
-            raise InputError(f"recall is estimated on 1 to {MOST_PLANTED:,} images, got {self.plant:,}; 200 is usual")
-        if self.audit or self.plant:
-            require_seed(self.seed)
+        audit, plant = self.options.audit, self.options.estimate_recall
+        if audit is not None and not 1 <= audit <= MOST_PAIRS:
+            raise InputError(f"--audit draws 1 to {MOST_PAIRS:,} pairs, got {audit:,}; 200 is usual")
+        if plant is not None and not 1 <= plant <= MOST_PLANTED:
+            raise InputError(f"recall is estimated on 1 to {MOST_PLANTED:,} images, got {plant:,}; 200 is usual")
+        if audit or plant:
+            require_seed(self.options.seed)
 
     def _refuse_inside(self) -> None:
         """Raise InputError for options on pairs within the table, if these are not searched."""
         if self.against is None:
             raise InputError("--only-against searches for what another table also has; pass that as --against")
-        if self.audit is not None:
+        if self.options.audit is not None:
             raise InputError("--audit is for pairs inside a table, and --only-against finds none; leave one out")
 
     @property
@@ -157,7 +151,7 @@ class Dedup:
             more=("groups",),
             texts={
                 **({} if self.against is None else {LEAKS: "leaks.csv"}),
-                **(AUDIT_FILES if self.audit is not None else {}),
+                **(AUDIT_FILES if self.options.audit is not None else {}),
             },
         )
 
@@ -173,7 +167,9 @@ class Dedup:
         """Decide every row of a table; InputError for an unusable column or key."""
         request = self.request
         criteria = parse_keep(request.keep, table, label=request.label)
-        duplicates = decide_duplicates(table, request, criteria, self.against, self.verdicts, compared=self.compared)
+        duplicates = decide_duplicates(
+            table, request, criteria, self.against, self.verdicts, compared=self.options.compared
+        )
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
         texts = duplicates.rows.texts.get(request.label or "")
@@ -232,8 +228,8 @@ class Dedup:
         texts = {}
         if self.against is not None:
             texts[LEAKS] = leaks_csv(table, self.against, duplicates, self.request)
-        if self.audit is not None:
-            pairs = audit_pairs(table, self.request, duplicates=duplicates, n=self.audit, seed=self.seed)
+        if (n := self.options.audit) is not None:
+            pairs = audit_pairs(table, self.request, duplicates=duplicates, n=n, seed=self.options.seed)
             texts[AUDIT] = audit_text(pairs)
         return texts
 
@@ -245,16 +241,16 @@ class Dedup:
             counts[RULE] = int((dropped < 0).sum())
         conflicts = groups.filter(groups.column("conflict"))
         planted = None
-        if self.plant is not None:
+        if self.options.estimate_recall is not None:
             planted = planted_recall(
                 table,
                 self.request,
                 duplicates=duplicates,
                 group=members.group,
-                n=self.plant,
-                seed=self.seed,
-                model=self.model,
-                report=self.report,
+                n=self.options.estimate_recall,
+                seed=self.options.seed,
+                model=self.options.model,
+                report=self.options.report,
             )
         return DedupResult(
             dropped_by=counts,
@@ -338,19 +334,9 @@ def run_dedup(options: DedupOptions) -> DedupResult:
     if options.finder is None and not few_finders:
         request, unsearched = with_listed(request, opened)
     unsearched += note_on_other(request, other)
-    policy = Dedup(
-        request,
-        other,
-        plant=options.estimate_recall,
-        audit=options.audit,
-        model=options.model,
-        seed=options.seed,
-        unsearched=unsearched,
-        verdicts=None if options.verdicts is None else VerdictLines.of(options.verdicts, opened),
-        report=options.report,
-        compared=options.compared,
-    )
-    _refuse_unreadable(policy, opened, options.out, dry_run=options.dry_run)
+    verdicts = None if options.verdicts is None else VerdictLines.of(options.verdicts, opened)
+    policy = Dedup(request, other, options, unsearched, verdicts)
+    _refuse_unreadable(policy, opened)
     for note in cost_notes(request, opened.n_rows):
         options.announce(note)
     with searching(options.engine, None if options.dry_run else options.out, options.announce):
@@ -368,11 +354,12 @@ def _other_table(path: str | Path, table: Table, embedding: str | None) -> Table
     return other
 
 
-def _refuse_unreadable(policy: Dedup, table: Table, out: str | Path | None, *, dry_run: bool) -> None:
+def _refuse_unreadable(policy: Dedup, table: Table) -> None:
     """Raise InputError, before the work, if images are unreadable, or verdicts would be overwritten."""
-    if policy.plant is not None:
-        require_images(table, policy.request.source)
-    if policy.audit is not None and dry_run:
+    options = policy.options
+    if options.estimate_recall is not None:
+        require_images(table, options.source)
+    if options.audit is not None and options.dry_run:
         raise InputError("--audit writes pairs to judge, and --dry-run writes nothing; leave one of them out")
-    if policy.audit is not None and out is not None:
-        refuse_judged([Outputs(out, policy.files).paths[AUDIT]], "--audit")
+    if options.audit is not None and options.out is not None:
+        refuse_judged([Outputs(options.out, policy.files).paths[AUDIT]], "--audit")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -113,11 +113,6 @@ class Issues(Request):
     def drops(self, name: str) -> bool:
         """Return whether the rows of a kind are dropped."""
         return name in self.drop or ALL in self.drop or (UNUSABLE in self.drop and name in UNUSABLE_KINDS)
-
-    @classmethod
-    def from_receipt(cls, rules: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the request of a receipt; InputError for another policy."""
-        return cls.from_json(rules[0])
 
     def decide(self, table: Table) -> Decided[IssuesResult]:
         """Decide every row of a table; InputError if it lacks the columns of the kinds."""

@@ -15,6 +15,7 @@ from curate.evaluation.measures import widened_share
 from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.rows import FEWEST_ROWS, sampled, score_columns, select_rows
 from curate.evaluation.work import certainty_of, judge_table
+from curate.options.values import part_of
 from curate.reporting.plots.request import PlotRequest
 from curate.statistics.weighted import RankOrder
 from curate.tables.digests import plain
@@ -66,19 +67,7 @@ def outcomes(request: PlotRequest, notes: list[str]) -> Outcomes:
 def _judged_by_labels(request: PlotRequest, notes: list[str]) -> Outcomes:
     if request.prediction is not None:
         require_known(request.prediction, PREDICTIONS, "unknown prediction")
-    rows, judged = judge_table(
-        request.opened,
-        EvaluateOptions(
-            str(request.opened.path),
-            label=request.label,
-            labelled=request.labelled,
-            column=request.column,
-            repeats=request.repeats,
-            seed=request.seed,
-            sample=request.sample,
-            announce=request.announce,
-        ),
-    )
+    rows, judged = judge_table(request.opened, part_of(EvaluateOptions, request))
     right, missing = judged.right, judged.missing
     name = request.prediction or next(each for each in PREDICTIONS if each in right)
     if name not in right:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.evaluation.options import EvaluateOptions
 from curate.evaluation.run import evaluate
 from curate.evaluation.subset.pool import read_pool
 from curate.evaluation.subset.request import TestSide, parse_test
@@ -20,8 +21,9 @@ from tests.curate.evaluation.subset.labelled_tables import keys, made, write
 
 def read(path, subset, test=None, **changes):
     table = open_table(path)
-    options = {"label": "label", "labelled": None, "group": (), "sample": None, "seed": 0, **changes}
-    return read_pool(table, subset, parse_test(test, table), **options)
+    return read_pool(
+        table, parse_test(test, table), EvaluateOptions(path, subset=subset, **{"label": "label", **changes})
+    )
 
 
 def as_keys(pool, rows):

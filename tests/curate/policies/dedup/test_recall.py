@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.commands.dedup import recall_header, recall_lines, recall_table
+from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.policy import Dedup
 from curate.policies.dedup.quality.examine import Hits, count_recalled, effective_size
 from curate.policies.dedup.quality.planted import EDIT, ORIGINAL, Copier, Planted, plant
@@ -306,8 +307,11 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
 
 @pytest.mark.parametrize(
     ("changes", "text"),
-    [({"plant": 100_001}, "1 to 100,000 images, got 100,001"), ({"plant": 9, "seed": -1}, "--seed")],
+    [
+        ({"estimate_recall": 100_001}, "1 to 100,000 images, got 100,001"),
+        ({"estimate_recall": 9, "seed": -1}, "--seed"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(changes, text):
     with pytest.raises(InputError, match=text):
-        Dedup(DedupRequest({"bytes": 1.0}), **changes)
+        Dedup(DedupRequest({"bytes": 1.0}), options=DedupOptions("s.parquet", **changes))
