@@ -31,7 +31,7 @@ from curate.reporting.galleries import (
 )
 from curate.reporting.measured import read_measured
 from curate.reporting.numbers import ByClass, columns_in_turn, distribution, finite, histogram, rank_correlations
-from curate.reporting.options import Results
+from curate.reporting.options import ReportOptions
 from curate.reporting.places import Places, place_rows
 from curate.reporting.thumbs import thumbnails
 from curate.tables.provenance import REQUEST
@@ -42,7 +42,7 @@ from scoring.errors import InputError
 
 ISSUES = "issues"
 VERSION = 1
-SAMPLE, THUMBS, POINTS = 20_000, 1_000, 5_000
+THUMBS = 1_000
 SIZES = ("width", "height", "n_bytes")
 
 
@@ -89,29 +89,6 @@ def _of_issues(applied: Applied) -> list[tuple[str, float, str]]:
         if kind is not None and len(kind.columns) == 1 and isinstance(begins, int | float):
             cuts.append((kind.columns[0], float(begins), f"{name} of {applied.name}"))
     return cuts
-
-
-@dataclass(frozen=True)
-class FactsRequest:
-    """The request for a report.
-
-    Attributes:
-        results: paths of policies' subsets, decisions or receipts, or receipts of pipelines, one or several.
-        column: score that ranks rows by certainty; None for the table's default.
-        label: column of classes; None for ``label``, if it exists.
-        sample: number of listed rows.
-        points: number of rows on the map; 0 for none.
-        measured: output of ``curate evaluate``; or None.
-        seed: of the sample and the map.
-    """
-
-    results: Results = None
-    column: str | None = None
-    label: str | None = None
-    sample: int = SAMPLE
-    points: int = POINTS
-    measured: str | Path | None = None
-    seed: int = 0
 
 
 @dataclass
@@ -199,26 +176,27 @@ class _Counted:
     certain_first: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def gather(table: Table, request: FactsRequest) -> Facts:
+def gather(table: Table, options: ReportOptions, *, seed: int = 0) -> Facts:
     """Compute the facts of a table over all rows, and choose the rows to show.
 
     Args:
         table: with a unique ``key``.
-        request: with its parameters.
+        options: of ``curate report``.
+        seed: of the sample and the map.
 
     Raises:
         InputError: for an unusable table, column or file, or a policy's file that belongs to another table.
     """
-    measured = None if request.measured is None else read_measured(request.measured)
-    label = request.label or (LABEL if LABEL in table.schema.names else None)
-    results = find_results(table, request.results)
-    dataset = read_dataset(table, label, seed=request.seed)
+    measured = None if options.measured is None else read_measured(options.measured)
+    label = options.label or (LABEL if LABEL in table.schema.names else None)
+    results = find_results(table, options.results)
+    dataset = read_dataset(table, label, seed=seed)
     columns, left_out = shown_columns(table, label)
-    score, note = default_score(table, request.column, columns)
+    score, note = default_score(table, options.column, columns)
     columns = [score if score is not None and each.column == score.column else each for each in columns]
     decided = decide_all(dataset, results)
     classes = ByClass(dataset)
-    drawn = dataset.drawn(request.sample)
+    drawn = dataset.drawn(options.sample)
     counts = _count(dataset, columns, score, classes, drawn, cuts_of(results, decided.policies))
     galleries = [
         *(of_score(score.column, counts.certain_first, classes) if score is not None else []),
@@ -229,7 +207,7 @@ def gather(table: Table, request: FactsRequest) -> Facts:
         *of_failures(dataset),
     ]
     galleries = without_copies(table, [each for each in galleries if each.rows or each.groups])
-    places = _places(dataset, score, counts.scores, drawn, request)
+    places = _places(dataset, score, counts.scores, drawn, options.points, seed)
     without_map = places if isinstance(places, str) else ""
     notes = [each for each in (note, *_unshown(results, columns, left_out), without_map) if each]
     overview = {
@@ -245,7 +223,7 @@ def gather(table: Table, request: FactsRequest) -> Facts:
         "title": _title(table),
         "about": _about(dataset),
         "n_rows": dataset.n,
-        "sampled": _sampled(dataset, drawn, request.seed),
+        "sampled": _sampled(dataset, drawn, seed),
         "columns": [each.to_json() for each in columns],
         "default_score": None if score is None else score.name,
         "class_column": next((each.name for each in columns if each.column == label), None),
@@ -307,13 +285,14 @@ def _places(
     score: Shown | None,
     scores: Mapping[str, NDArray[np.float64]],
     drawn: NDArray[np.int64],
-    request: FactsRequest,
+    points: int,
+    seed: int,
 ) -> Places | str:
-    if not request.points:
+    if not points:
         return ""
-    n = min(request.points, len(drawn))
+    n = min(points, len(drawn))
     uncertainty = None if score is None else -score.direction * scores[score.name][:n]
-    return place_rows(dataset, drawn[:n], uncertainty, seed=request.seed)
+    return place_rows(dataset, drawn[:n], uncertainty, seed=seed)
 
 
 def _title(table: Table) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 from curate.columns import KEY
 from curate.options.function import callable_of
-from curate.options.values import part_of
-from curate.reporting.document import FactsRequest, gather
+from curate.reporting.document import gather
 from curate.reporting.findings import findings_of, of_findings
 from curate.reporting.options import ReportOptions
 from curate.reporting.review import check_folder, decisions_on, undecided, write_findings
@@ -75,11 +74,10 @@ def run_report(options: ReportOptions) -> Report:
         value = getattr(options, name)
         if value < least:
             raise InputError(f"--{name}: expected {least} or more, got {value}")
-    request = part_of(FactsRequest, options, seed=0)
     opened = open_table(options.table, require=[KEY])
     if where is not None and where.resolve() in {file.resolve() for file in opened.files}:
         raise InputError(f"{where} is the table, which is never overwritten; choose another name")
-    facts = gather(opened, request)
+    facts = gather(opened, options)
     with ExitStack() as discards:
         files: list[Atomic] = []
         if review is not None:

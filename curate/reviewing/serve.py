@@ -27,9 +27,9 @@ from curate.policies.sampled import verdicts_beside
 from curate.policies.verdicts import SUFFIX, VerdictFile
 from curate.reporting.columns import Dataset, default_score, read_dataset, shown_columns
 from curate.reporting.decided import Applied, Decided, decide_all, find_results
-from curate.reporting.document import SAMPLE, FactsRequest, gather
+from curate.reporting.document import gather
 from curate.reporting.findings import NEAR, Finding, findings_of, paired
-from curate.reporting.options import Results
+from curate.reporting.options import ReportOptions, Results
 from curate.reporting.review import LIKE, read_findings
 from curate.reporting.served.images import RowImages
 from curate.reporting.served.index import Index
@@ -215,7 +215,9 @@ def run_review(options: ReviewOptions) -> Server:
     opened, state = about.table, state_of(about.table)
     if options.column is not None:
         default_score(opened, options.column, shown_columns(opened, about.label)[0])  # the table's page comes later
-    request = FactsRequest(about.results, options.column, about.label, SAMPLE, options.points)
+    request = ReportOptions(
+        options.table, about.results, column=options.column, label=about.label, points=options.points
+    )
     server, token = Server(options.port), new_token()
     try:
         images = RowImages(opened, source=about.source)

@@ -4,7 +4,8 @@ import io
 
 from PIL import Image
 
-from curate.reporting.document import FactsRequest, gather
+from curate.reporting.document import gather
+from curate.reporting.options import ReportOptions
 from curate.tables.table import open_table
 
 N = 400
@@ -21,5 +22,5 @@ def png(row):
 def made(folder, *results, thumbs=0, **options):
     options = {"points": 0, "column": "unc_losspred", **options}
     results = [folder / name for name in results]
-    facts = gather(open_table(folder / "scores.parquet"), FactsRequest(results=results, **options))
+    facts = gather(open_table(folder / "scores.parquet"), ReportOptions("s", results, **options))
     return facts.full_document(thumbs=thumbs)

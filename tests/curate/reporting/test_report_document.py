@@ -15,7 +15,8 @@ from scipy.stats import spearmanr
 
 from curate.reporting import galleries
 from curate.reporting.columns import read_dataset
-from curate.reporting.document import FactsRequest, gather
+from curate.reporting.document import gather
+from curate.reporting.options import ReportOptions
 from curate.tables.rows import read_rows
 from curate.tables.table import open_table
 
@@ -267,7 +268,7 @@ def test_ranks_are_spearmans_by_scipy(whole, frame):
 
 
 def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galleries(five_policies, tmp_path):
-    request = FactsRequest(points=0, column="unc_losspred", sample=50)
+    request = ReportOptions("s", points=0, column="unc_losspred", sample=50)
     table = open_table(five_policies / "scores.parquet")
     facts = gather(table, request)
     turned = pl.read_parquet(five_policies / "scores.parquet").reverse()
@@ -288,7 +289,7 @@ def test_a_sample_is_the_same_whatever_the_order_of_the_rows_and_holds_the_galle
 def test_another_seed_draws_other_rows(five_policies):
     table = open_table(five_policies / "scores.parquet")
     first, second = (
-        gather(table, FactsRequest(points=0, column="unc_losspred", sample=50, seed=s)).drawn for s in (0, 1)
+        gather(table, ReportOptions("s", points=0, column="unc_losspred", sample=50), seed=s).drawn for s in (0, 1)
     )
     assert set(first.tolist()) != set(second.tolist())
 
@@ -301,7 +302,7 @@ def test_thumbnails_are_the_images_small_and_those_that_are_gone_are_counted(fiv
     )
     gone.write_parquet(tmp_path / "scores.parquet")
     (tmp_path / "text.png").write_text("no image")
-    report = gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)).full_document(thumbs=100)
+    report = gather(open_table(tmp_path / "scores.parquet"), ReportOptions("s", points=0)).full_document(thumbs=100)
     thumbs = report["thumbs"]
     assert thumbs["missing"] == 3  # the first row was gone when it was scored
     assert "3 images" in thumbs["words"]
@@ -327,7 +328,7 @@ def test_thumbnails_are_bounded_and_galleries_come_first(five_policies):
 
 def test_a_table_without_paths_has_placeholders_and_says_what_to_name(five_policies, tmp_path):
     pl.read_parquet(five_policies / "scores.parquet").drop("uri").write_parquet(tmp_path / "scores.parquet")
-    report = gather(open_table(tmp_path / "scores.parquet"), FactsRequest(points=0)).full_document(thumbs=10)
+    report = gather(open_table(tmp_path / "scores.parquet"), ReportOptions("s", points=0)).full_document(thumbs=10)
     assert report["thumbs"]["data"] == []
     assert "--source" in report["thumbs"]["words"]
     assert "path" not in report["rows"]

@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 import curate
 from curate.cli import app
 from curate.policies.receipts import sealed
-from curate.reporting.document import FactsRequest, gather
+from curate.reporting.document import gather
 from curate.reporting.findings import Finding, of_findings
+from curate.reporting.options import ReportOptions
 from curate.tables.table import open_table
 from scoring.errors import InputError
 
@@ -22,7 +23,8 @@ def test_decisions_of_another_table_are_refused_in_one_line(five_policies, tmp_p
     curate.filter(tmp_path / "scores.parquet", tmp_path / "other.parquet", keep_top=5, column="unc_losspred")
     with pytest.raises(InputError, match="30 of its 30"):
         gather(
-            open_table(five_policies / "scores.parquet"), FactsRequest(results=[tmp_path / "other.parquet"], points=0)
+            open_table(five_policies / "scores.parquet"),
+            ReportOptions("s", [tmp_path / "other.parquet"], points=0),
         )
 
 
@@ -33,7 +35,8 @@ def test_decisions_that_contradict_their_receipt_are_refused(five_policies, tmp_
     decisions.with_columns(decision=pl.lit("keep")).write_parquet(tmp_path / "kept.decisions.parquet")
     with pytest.raises(InputError, match="from different runs"):
         gather(
-            open_table(tmp_path / "scores.parquet"), FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
+            open_table(tmp_path / "scores.parquet"),
+            ReportOptions("s", [tmp_path / "kept.receipt.json"], points=0),
         )
 
 
@@ -44,7 +47,7 @@ def test_files_that_are_no_result_are_refused_with_what_to_give(five_policies, t
         (tmp_path, "got the folder"),
     ):
         with pytest.raises(InputError, match=words):
-            gather(open_table(five_policies / "scores.parquet"), FactsRequest(results=[name], points=0))
+            gather(open_table(five_policies / "scores.parquet"), ReportOptions("s", [name], points=0))
 
 
 def test_results_that_were_moved_with_their_table_are_found_next_to_one_another(five_policies, tmp_path):
@@ -53,7 +56,7 @@ def test_results_that_were_moved_with_their_table_are_found_next_to_one_another(
     for file in five_policies.glob("*.json"):
         text = file.read_text().replace(str(five_policies), "/where/it/was")
         (tmp_path / file.name).write_bytes(sealed(json.loads(text)))
-    moved = FactsRequest(results=[tmp_path / "picked.parquet"], points=0)
+    moved = ReportOptions("s", [tmp_path / "picked.parquet"], points=0)
     assert [each["step"] for each in gather(open_table(tmp_path / "scores.parquet"), moved).counted["funnel"]] == [
         "filter",
         "dedup",
@@ -64,7 +67,7 @@ def test_results_that_were_moved_with_their_table_are_found_next_to_one_another(
 def test_a_policy_whose_decisions_are_gone_is_in_the_funnel_alone(five_policies, tmp_path):
     for name in ("scores.parquet", "kept.receipt.json"):
         (tmp_path / name).write_bytes((five_policies / name).read_bytes())
-    request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
+    request = ReportOptions("s", [tmp_path / "kept.receipt.json"], points=0, column="unc_losspred")
     facts = gather(open_table(tmp_path / "scores.parquet"), request)
     assert facts.counted["funnel"][0]["kept"] > 0
     assert any("decisions are missing" in note for note in facts.counted["overview"]["notes"])
@@ -87,7 +90,7 @@ strategy = "random"
     assert ran.exit_code == 0, ran.output
     receipt = next(tmp_path.rglob("pipeline.receipt.json"))
     for path in (receipt, receipt.parent):
-        facts = gather(open_table(five_policies / "scores.parquet"), FactsRequest(results=[path], points=0))
+        facts = gather(open_table(five_policies / "scores.parquet"), ReportOptions("s", [path], points=0))
         assert [(each["step"], each["kept"]) for each in facts.counted["funnel"]] == [("filter", 100), ("select", 10)]
 
 
@@ -100,7 +103,7 @@ def test_a_policy_of_a_thousand_reasons_names_the_most_and_sums_the_rest(five_po
     receipt["failed_by"] = {}
     receipt["undecided_by"] = {f"what {i}": 1 for i in range(1400)}
     (tmp_path / "kept.receipt.json").write_bytes(sealed(receipt))
-    request = FactsRequest(results=[tmp_path / "kept.receipt.json"], points=0)
+    request = ReportOptions("s", [tmp_path / "kept.receipt.json"], points=0)
     (step,) = gather(open_table(tmp_path / "scores.parquet"), request).counted["funnel"]
     assert step["rows_in"] == step["kept"] + sum(each["n"] for each in step["out"]) == 4000
     assert len(step["out"]) <= 52
