@@ -33,7 +33,7 @@ from curate.engines.settings import OF_ANOTHER_VERSION, settings_of_version
 from curate.exporting.table import ALIASES, FORMATS
 from curate.manifest.contract import Manifest, SourceOptions
 from curate.manifest.sources import open_manifest
-from curate.options.values import several
+from curate.options.values import part_of, several
 from curate.pipeline.file import parse_pipeline
 from curate.pipeline.plan import Commands, plan
 from curate.pipeline.run import PipelineResult, Ran, run_pipeline
@@ -79,16 +79,7 @@ def run_cleaning(options: CleanOptions, commands: Commands) -> CleanResult:
     check_out(out)
     if not dry_run:
         note_renamed(out)  # left by an interrupted run
-    manifest = open_manifest(
-        source,
-        SourceOptions(
-            key=options.key,
-            path_column=options.path_column,
-            image_column=options.image_column,
-            label_from_folder=options.label_from_folder,
-            root=options.root,
-        ),
-    )
+    manifest = open_manifest(source, part_of(SourceOptions, options))
     cleaning = _cleaning(options, manifest)
     text, file = cleaning.text(), out / FILE
     if not overwrite:

@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Annotated
 
 from curate.calibration.options import CalibrateOptions
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import NextCommand, Output, print_lines, printers, rerun, say, suggest, unused
+from curate.options.option import shared
 
 
 @command_of(CalibrateOptions, plot="embedding")
 def run(
     request: CalibrateOptions,
     output: Output,
-    plot: Annotated[
-        Path | None, options.shared("--plot", ": the reliability of the probabilities", metavar="FILE")
-    ] = None,
+    plot: Annotated[Path | None, shared("--plot", ": the reliability of the probabilities", metavar="FILE")] = None,
 ) -> NextCommand:
     """Turn a score into the probability that an image is bad.
 

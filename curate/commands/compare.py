@@ -4,8 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import (
@@ -21,6 +19,8 @@ from curate.commands.printing import (
     write_json,
 )
 from curate.evaluation.comparison.options import CompareOptions
+from curate.options import fields
+from curate.options.option import Option, shared
 
 if TYPE_CHECKING:
     from curate.evaluation.comparison.results import TableComparison
@@ -30,16 +30,11 @@ if TYPE_CHECKING:
 def run(
     request: CompareOptions,
     output: Output,
-    sheet: Annotated[
-        Path | None,
-        options.shared("--sheet", ": rows and clusters side by side, NAME.png"),
-    ] = None,
+    sheet: Annotated[Path | None, shared("--sheet", ": rows and clusters side by side, NAME.png")] = None,
     source: options.SheetSource = None,
-    other_source: Annotated[
-        str | None, typer.Option(help="The scored source of the other table.", show_default=False)
-    ] = None,
+    other_source: Annotated[str | None, Option("The scored source of the other table.", default=False)] = None,
     out: options.Everything = None,
-    overwrite: options.Overwrite = False,
+    overwrite: fields.Overwrite = False,
 ) -> NextCommand:
     """Compare two tables: columns, embeddings, and what one lacks.
 
@@ -83,12 +78,7 @@ def _require_images(table: str | Path, source: str | None, other: str | Path, ot
         require_images(open_table(path, require=["key"]), where)
 
 
-def _draw(
-    comparison: "TableComparison",
-    sheet: Path,
-    sources: tuple[str | None, str | None],
-    overwrite: bool,
-) -> None:
+def _draw(comparison: "TableComparison", sheet: Path, sources: tuple[str | None, str | None], overwrite: bool) -> None:
     from curate.sheets.compared import comparison_sheet
     from curate.sheets.picture import save_picture
     from curate.tables.table import open_table

@@ -12,7 +12,7 @@ import typer
 
 from curate.commands import options
 from curate.commands.printing import NextCommand, Output
-from curate.options.option import Field, Option, declared, is_required
+from curate.options.option import Field, Option, declared, field_of, is_required
 from curate.options.texts import ALSO
 from scoring.errors import InputError
 
@@ -21,10 +21,7 @@ Extras = ParamSpec("Extras")
 CODE = re.compile(r"\n\n(?=        \S)")  # before an indented paragraph of a docstring
 UNWRAPPED = "\n\n    \b\n"  # how Typer keeps its lines in help
 LAST = ("dry_run", "overwrite", "json_", "quiet")  # of every command
-PRINTED = {  # options of a command with a parameter ``output``
-    name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-    for name, kind in (("json_", options.Json), ("quiet", options.Quiet))
-}
+PRINTED = {"json_": options.Json, "quiet": options.Quiet}  # of a command with a parameter ``output``
 PATHS = {"table": options.table_argument, "output": options.output_argument, "local": options.path_argument}
 
 
@@ -33,8 +30,8 @@ def command_of(
 ) -> Callable[[Callable[Concatenate[R, Extras], NextCommand]], Callable[..., None]]:
     """Return a decorator with which Typer sees the options of a request, and the command receives the request.
 
-    A parameter ``output`` of the command is an ``Output``, from the options --json and --quiet. The command returns its
-    ``NextCommand``, which is shown last, unless --json or --quiet is given.
+    Other options are parameters with an ``Option``. A parameter ``output`` is an ``Output``, from the options --json
+    and --quiet. The command returns its ``NextCommand``, which is shown last, unless --json or --quiet is given.
 
     Args:
         request: a frozen dataclass whose fields each have an ``Option`` or a ``Note``.
@@ -47,9 +44,9 @@ def command_of(
 
     def decorate(run: Callable[Concatenate[R, Extras], NextCommand]) -> Callable[..., None]:
         alone = list(inspect.signature(run).parameters.values())[1:]
-        extras = {each.name: each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in alone}
+        extras = {each.name: _extra(each.name, each.annotation, each.default) for each in alone}
         prints = extras.pop("output", None) is not None
-        extras |= PRINTED if prints else {}
+        extras |= {name: _extra(name, kind, False) for name, kind in PRINTED.items()} if prints else {}
         fields = {field.name: parameter(field) for field in known}
         if both := sorted({*extras} & {*fields}):
             raise TypeError(f"{both[0]} is an option of {getattr(request, '__name__', '')} already; rename one")
@@ -87,6 +84,14 @@ def _in_order(
         names.insert(names.index(place) + 1, name)
     every = {**parameters, **extras}
     return [every[name] for name in (*names, *(name for name in LAST if name in every))]
+
+
+def _extra(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    """Return an option of the command alone as a Typer parameter."""
+    field = field_of(name, kind, default)
+    if field is not None:
+        return parameter(field)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def parameter(field: Field) -> inspect.Parameter:

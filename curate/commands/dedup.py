@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.groups import OrderedCommand, typed
 from curate.commands.printing import EXIT_GATE, NextCommand, Output, after_policy, printers, say_files
 from curate.commands.progress import Bar
 from curate.counted import counted
+from curate.options.option import Option, shared
 from curate.policies.dedup.options import DedupOptions
 
 if TYPE_CHECKING:
@@ -22,17 +22,10 @@ N_UNREAD = 5  # unusable images named in the report
 Texts = list[str] | None
 
 Threshold = Annotated[
-    Texts,
-    typer.Option(metavar="X", help="Threshold of the finder before it: maximum bits (hash), or minimum cosine."),
+    Texts, Option("Threshold of the finder before it: maximum bits (hash), or minimum cosine.", metavar="X")
 ]
-FailOnLeaks = Annotated[
-    bool,
-    typer.Option("--fail-on-leaks", help="Exit with 3 if any row is also in --against; outputs are still written."),
-]
-Sheet = Annotated[
-    Path | None,
-    options.shared("--sheet", ": the groups, doubtful ones first, NAME.png"),
-]
+FailOnLeaks = Annotated[bool, Option("Exit with 3 if any row is also in --against; outputs are still written.")]
+Sheet = Annotated[Path | None, shared("--sheet", ": the groups, doubtful ones first, NAME.png")]
 
 
 def lower_words(n: int) -> str:

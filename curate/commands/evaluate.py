@@ -18,14 +18,12 @@ from curate.commands.printing import (
     write_json,
 )
 from curate.evaluation.options import EvaluateOptions
+from curate.options import fields
 
 
 @command_of(EvaluateOptions)
 def run(
-    request: EvaluateOptions,
-    output: Output,
-    out: options.Everything = None,
-    overwrite: options.Overwrite = False,
+    request: EvaluateOptions, output: Output, out: options.Everything = None, overwrite: fields.Overwrite = False
 ) -> NextCommand:
     """Measure how good scores or a subset are, with intervals.
 

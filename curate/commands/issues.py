@@ -5,10 +5,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import NextCommand, Output, after_policy, emit, printers, say, say_files, suggest, unused
 from curate.counted import counted
+from curate.options import fields
+from curate.options.option import shared
 from curate.policies.issues.options import IssuesOptions
 
 if TYPE_CHECKING:
@@ -22,10 +23,9 @@ def run(
     request: IssuesOptions,
     output: Output,
     sheet: Annotated[
-        Path | None,
-        options.shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png"),
+        Path | None, shared("--sheet", ": the worst of each kind, and groups unlike the rest, NAME.png")
     ] = None,
-    source: options.Source = None,
+    source: fields.Source = None,
 ) -> NextCommand:
     """Report junk, dark, blurry and other unusual images, by kind.
 

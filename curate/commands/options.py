@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.options.texts import ALSO, MEANS
+from curate.options.option import shared
 
 _URL_AS_PATH = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")  # `s3://` after pathlib's normalisation
 _SINGLE_SLASH = re.compile(r"(s3a?|gc?s|hf):/(?!/)", re.IGNORECASE)
@@ -56,21 +56,6 @@ OFFERED: dict[str, Callable[..., list[str]]] = {  # by option
     "--backend": names_of("scoring.backends:BACKENDS"),
     "--engine": names_of("curate.engines.table:ENGINES"),
 }
-
-
-def shared(name: str, more: str = "", *, alone: bool = False, **named: Any) -> Any:
-    """Return a common option as Typer takes it.
-
-    Args:
-        name: a name in ``MEANS``.
-        more: its effect in this command, appended to its meaning.
-        alone: without its short name, which has another meaning in this command.
-        named: further arguments of ``typer.Option``.
-    """
-    text = MEANS[name] + more
-    names = (name, ALSO[name]) if name in ALSO and not alone else (name,)
-    named = {"show_default": False, "autocompletion": OFFERED.get(name), **named}
-    return typer.Option(*names, help=text if text.endswith("]") else f"{text}.", **named)
 
 
 def typed(context: typer.Context, arguments: Mapping[str, Any]) -> set[str]:
@@ -134,6 +119,4 @@ def refuse_urls(arguments: Mapping[str, Any]) -> None:
 Json = Annotated[bool, shared("--json")]
 Quiet = Annotated[bool, shared("--quiet")]
 Everything = Annotated[Path | None, shared("--out", ": all results, NAME.json")]
-Overwrite = Annotated[bool, shared("--overwrite")]
-Source = Annotated[str | None, shared("--source", "; needed if the table has no paths to images")]
 SheetSource = Annotated[str | None, shared("--source", ", for --sheet, if the table has no paths")]

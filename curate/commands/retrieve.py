@@ -7,6 +7,7 @@ from typing import Annotated
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import NextCommand, Output, emit, print_lines, show, show_table, suggest, unused
+from curate.options.option import shared
 from curate.options.values import several
 from curate.retrieval.options import RetrieveOptions
 
@@ -17,7 +18,7 @@ MOST_EXAMPLES = 5  # queries in the next command
 def run(
     request: RetrieveOptions,
     output: Output,
-    sheet: Annotated[Path | None, options.shared("--sheet", ": queries and what they found, NAME.png")] = None,
+    sheet: Annotated[Path | None, shared("--sheet", ": queries and what they found, NAME.png")] = None,
     source: options.SheetSource = None,
 ) -> NextCommand:
     """Find similar images, with the certainty of each match.

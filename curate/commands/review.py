@@ -4,8 +4,6 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
@@ -23,6 +21,7 @@ from curate.commands.printing import (
     unused,
 )
 from curate.counted import counted
+from curate.options.option import Option
 from curate.options.values import several
 from curate.policies.audit.options import ReviewPlanOptions, ReviewVerdictsOptions
 from curate.reviewing.options import ReviewOptions
@@ -38,9 +37,7 @@ if TYPE_CHECKING:
 
 @command_of(ReviewOptions)
 def run(
-    request: ReviewOptions,
-    output: Output,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    request: ReviewOptions, output: Output, no_open: Annotated[bool, Option("Do not open a browser.")] = False
 ) -> NextCommand:
     """Review suspected images in groups, or browse a table.
 

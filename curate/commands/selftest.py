@@ -18,6 +18,8 @@ from curate.commands.printing import (
     unused,
     write_json,
 )
+from curate.options import fields
+from curate.options.option import shared
 from curate.selftests.options import SelftestOptions
 
 
@@ -25,11 +27,9 @@ from curate.selftests.options import SelftestOptions
 def run(
     request: SelftestOptions,
     output: Output,
-    plot: Annotated[
-        Path | None, options.shared("--plot", ": how certainty falls as images get worse", metavar="FILE")
-    ] = None,
+    plot: Annotated[Path | None, shared("--plot", ": how certainty falls as images get worse", metavar="FILE")] = None,
     out: options.Everything = None,
-    overwrite: options.Overwrite = False,
+    overwrite: fields.Overwrite = False,
 ) -> NextCommand:
     """Test whether scores behave like uncertainties on your images.
 

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.printing import EXIT_GATE, NextCommand, emit, on_terminal, show, show_table, suggest, unused
 from curate.counted import counted, listed
+from curate.options.option import Option
 from curate.rounds.options import RoundStatusOptions
 from scoring.errors import InputError
 
@@ -195,10 +194,8 @@ def check_words(check: "RoundCheck") -> str:
 @command_of(RoundStatusOptions, all_="table")
 def run(
     request: RoundStatusOptions,
-    all_: Annotated[bool, typer.Option("--all", help="Also show all criteria.")] = False,
-    fail_unless_stop: Annotated[
-        bool, typer.Option("--fail-unless-stop", help=f"Exit with {EXIT_GATE} until a --stop rule is reached.")
-    ] = False,
+    all_: Annotated[bool, Option("Also show all criteria.", "--all")] = False,
+    fail_unless_stop: Annotated[bool, Option(f"Exit with {EXIT_GATE} until a --stop rule is reached.")] = False,
     json_: options.Json = False,
 ) -> NextCommand:
     """Report the accuracy so far, and whether to stop.

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from curate.commands import options
 from curate.commands.declared import command_of
 from curate.commands.elapsed import replace_elapsed
 from curate.commands.methods import MethodCommand
 from curate.commands.printing import NextCommand, Output, emit, suggest, unused
 from curate.commands.progress import TrainBar
+from curate.options import fields
+from curate.options.option import Option
 from curate.options.values import several
 from curate.training.options import TrainOptions
 
@@ -22,9 +23,9 @@ def run(
     request: TrainOptions,
     output: Output,
     devices: Annotated[
-        int, typer.Option(metavar="N", help="Number of GPUs, one process each; with --device cpu, of processes.")
+        int, Option("Number of GPUs, one process each; with --device cpu, of processes.", metavar="N")
     ] = 1,
-    engine: Annotated[str, options.shared("--engine", metavar="NAME", show_default=True)] = "local",
+    engine: fields.Engine = "local",
 ) -> NextCommand:
     """Train a model, or a head on an existing model.
 

@@ -99,12 +99,16 @@ def shared(name: str, more: str = "", *, default: bool = False, **named: Any) ->
 def declared(request: Any) -> Iterator[Field]:
     """Yield the fields of a request, in order; TypeError for a field without an ``Option`` or ``Note``."""
     for field in fields(request):
-        hint: Any = field.type
-        notes = getattr(hint, "__metadata__", ())
-        about = next((note for note in notes if isinstance(note, Option | Note)), None)
-        if about is None:
+        if (known := field_of(field.name, field.type, field.default)) is None:
             raise TypeError(f"expected an Option or a Note for {request.__name__}.{field.name}, got neither; add one")
-        yield Field(field.name, hint.__origin__, field.default, about)
+        yield known
+
+
+def field_of(name: str, hint: Any, default: Any) -> Field | None:
+    """Return the field that a type hint ``Annotated[KIND, Option(...)]`` declares; None for other hints."""
+    notes = getattr(hint, "__metadata__", ())
+    about = next((note for note in notes if isinstance(note, Option | Note)), None)
+    return None if about is None else Field(name, hint.__origin__, default, about)
 
 
 def is_required(field: Field) -> bool:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from curate import cli
 from curate.cli import app
 from curate.commands import rounds
-from curate.commands.options import MEANS
+from curate.options.texts import MEANS
 
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)
