@@ -220,9 +220,13 @@ def test_there_are_at_most_30_rooms():
     assert len(rooms) <= MOST_ROOMS
 
 
-def test_there_are_modules_to_check():
+def test_the_packages_are_found_and_mirrored_by_folders_of_tests():
     assert {path.parts[0] for path in MODULES} == set(PACKAGES)
     assert len(MODULES) > 60
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")}
+    mirrors = {folder for folder in folders if folder.parts[:1] in {(name,) for name in PACKAGES}}
+    assert mirrors <= {path.parent for path in MODULES}
+    assert folders - mirrors == {Path(), *map(Path, ("contracts", "crash", "docs", "fuzz", "studies"))}
 
 
 @every(MODULES)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from curate.rounds.files.sealed import digest_of
 from curate.rounds.options import RoundStatusOptions
 from curate.rounds.status import run_round_status
 from curate.tables.table import METADATA_KEY, embedding_field
@@ -127,3 +128,9 @@ def status(folder: Path, *, lift: bool = True):
 
 
 DIFFERS = ("wall_s", "peak_mb", "digest", "parent", "labels")
+
+
+def edit_state(path, **changes):
+    """Change what a small file says, and its own digest with it: only the chain can determine."""
+    value = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(value | {"digest": digest_of(value)}))

@@ -6,8 +6,7 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rounds_table import CLASSES, answer, sheet, table
-from test_round_folder import edit_state
+from rounds_table import CLASSES, answer, edit_state, sheet, table
 
 from curate.commands.status import check_words
 from curate.policies.verify import verify

@@ -1,10 +1,13 @@
 """Rows, searches and tables that the tests of deduplication are about."""
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 from PIL import Image
 
 from curate.policies.dedup.finders.links import Links, joined
+from curate.policies.dedup.grouping.stars import NOBODY
 from curate.tables.digests import tie_breaks
 from curate.tables.rows import Rows
 from curate.tables.table import embedding_field
@@ -128,3 +131,35 @@ def nearest_frames(wholes, parts):
     frames, small = framed(wholes).astype(float), full[:, :LOW, :LOW].reshape(len(parts), -1)[:, 1:]
     lengths = np.linalg.norm(frames, axis=2)[..., None] * np.linalg.norm(small, axis=1)
     return (frames @ small.T / np.maximum(lengths, 1)).max(1)
+
+
+def cosines(vectors):
+    wide = vectors.astype(np.float64)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    unit = wide / np.where(length > 0, length, 1)
+    return unit @ unit.T
+
+
+def peak_mb(work):
+    tracemalloc.start()
+    try:
+        result = work()
+        return result, tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def by_definition(order, linked, open_rows, protected):
+    """Owners by the definition: ``linked[q, r]`` where q finds r by any finder."""
+    owner = np.full(len(order), NOBODY)
+    stays = []
+    for row in order:
+        if not open_rows[row]:
+            continue
+        firsts = [q for q in stays if linked[q, row]]
+        if firsts and not protected[row]:
+            owner[row] = firsts[0]
+        else:
+            owner[row] = row
+            stays.append(row)
+    return owner

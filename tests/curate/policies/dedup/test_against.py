@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from made import jittered, plain_rows, random_signatures, same_thumbnails, signed, write_table
-from test_stars import cosines, peak_mb
+from made import cosines, jittered, peak_mb, plain_rows, random_signatures, same_thumbnails, signed, write_table
 
 import curate
 from curate.policies.dedup import decide as other

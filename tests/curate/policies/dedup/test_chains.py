@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from made import Matrix, plain_rows, symmetric
-from test_stars import peak_mb
+from made import Matrix, peak_mb, plain_rows, symmetric
 
 from curate.policies.dedup.finders import links
 from curate.policies.dedup.finders.searches import NearHash, NearVector

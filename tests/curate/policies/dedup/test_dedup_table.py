@@ -9,8 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made import embedded, jittered, random_signatures, same_thumbnails, signed, write_table
-from test_stars import by_definition, cosines
+from made import by_definition, cosines, embedded, jittered, random_signatures, same_thumbnails, signed, write_table
 
 import curate
 from curate.commands.verify import lines_of

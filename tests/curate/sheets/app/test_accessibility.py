@@ -16,7 +16,7 @@ from reviewed_table import GREY, serving, write_table
 from curate.reviewing.serve import review
 from curate.sheets.app.assemble import page_pieces
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PACKAGE = importlib.util.find_spec("axe_core_python")
 AXE = Path(os.environ.get("AXE") or (Path(PACKAGE.origin).with_name("axe.min.js") if PACKAGE else "none"))
 FINDINGS = """

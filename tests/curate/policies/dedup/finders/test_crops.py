@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from made import (
+    cosines,
     cut,
     embedded,
     large_parts,
@@ -19,7 +20,6 @@ from made import (
     write_table,
 )
 from PIL import Image, ImageOps
-from test_stars import cosines
 
 import curate
 from curate.policies.dedup.finders.crops import NearParts, PartOf
@@ -31,7 +31,7 @@ from scoring.images.cropfit import as_they_are, refine
 from scoring.images.crops import LIKELY
 from scoring.images.signature import ORIENTATIONS, reorient, signature, views
 
-PHOTOS = sorted((Path(__file__).parents[4] / "examples" / "photos").glob("*.jpg"))
+PHOTOS = sorted((Path(__file__).parents[5] / "examples" / "photos").glob("*.jpg"))
 SAME = 0.985
 NAMES = [view.name for view in views(mirrored=True, rotated=True)]
 

@@ -100,22 +100,22 @@ def test_every_section_is_there_and_named_in_the_navigation(opened):
 
 
 @with_browser
-def test_sections_without_facts_are_left_out(browser, tmp_path):
+def test_sections_without_facts_are_left_out(opened, tmp_path):
     facts = document(20)
     facts |= {"funnel": [], "distributions": [], "galleries": [], "map": None, "measured": None}
     facts["ranks"] = {"columns": [], "rho": [], "n": 0}
     (tmp_path / "bare.html").write_text("".join(page_pieces(facts)), "utf-8")
-    target = browser.ask("Page.getFrameTree")["frameTree"]["frame"]["url"]
-    browser.open(tmp_path / "bare.html")
-    browser.until("document.querySelectorAll('.gallery .tile').length === 20")
-    assert browser.run("Array.from(document.querySelectorAll('nav a'), (a) => a.hash.slice(1))") == [
+    target = opened.ask("Page.getFrameTree")["frameTree"]["frame"]["url"]
+    opened.open(tmp_path / "bare.html")
+    opened.until("document.querySelectorAll('.gallery .tile').length === 20")
+    assert opened.run("Array.from(document.querySelectorAll('nav a'), (a) => a.hash.slice(1))") == [
         "overview",
         "images",
         "files",
     ]
-    assert browser.problems() == ([], [])
-    browser.ask("Page.navigate", url=target)
-    browser.until("document.readyState === 'complete' && document.querySelectorAll('.gallery .tile').length")
+    assert opened.problems() == ([], [])
+    opened.ask("Page.navigate", url=target)
+    opened.until("document.readyState === 'complete' && document.querySelectorAll('.gallery .tile').length")
 
 
 @with_browser

@@ -1,7 +1,6 @@
 """Star groups against their definition, in any order, in rounds of any size, and where groups are very large."""
 
 import itertools
-import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -9,29 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made import Matrix, jittered, plain_rows, random_signatures, symmetric
+from made import Matrix, by_definition, cosines, jittered, peak_mb, plain_rows, random_signatures, symmetric
 
 from curate.policies.dedup.finders.searches import NearHash, NearVector, SameText
 from curate.policies.dedup.grouping import stars as star_groups
 from curate.policies.dedup.grouping.stars import NOBODY, find_stars
 from scoring.images.signature import views
 from scoring.search.cosine import CosineIndex
-
-
-def by_definition(order, linked, open_rows, protected):
-    """Owners by the definition: ``linked[q, r]`` where q finds r by any finder."""
-    owner = np.full(len(order), NOBODY)
-    stays = []
-    for row in order:
-        if not open_rows[row]:
-            continue
-        firsts = [q for q in stays if linked[q, row]]
-        if firsts and not protected[row]:
-            owner[row] = firsts[0]
-        else:
-            owner[row] = row
-            stays.append(row)
-    return owner
 
 
 def check(order, matrices, open_rows, protected, searches=None, similarities=None):
@@ -138,13 +121,6 @@ def test_rows_that_take_no_part_have_no_owner_and_are_nobodys():
 # real finders
 
 
-def cosines(vectors):
-    wide = vectors.astype(np.float64)
-    length = np.linalg.norm(wide, axis=1, keepdims=True)
-    unit = wide / np.where(length > 0, length, 1)
-    return unit @ unit.T
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_several_finders_on_rows_match_the_definition(seed, rounds):
     generator = np.random.default_rng(seed)
@@ -223,15 +199,6 @@ class Counted:
 
     def first(self, rows, among):
         return self._count(self.search.first(rows, among))
-
-
-def peak_mb(work):
-    tracemalloc.start()
-    try:
-        result = work()
-        return result, tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_group_of_100_000_equal_files_costs_few_links_and_little_memory():

@@ -4,8 +4,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from made import embedded, jittered, random_signatures, signed, write_table
-from test_stars import cosines
+from made import cosines, embedded, jittered, random_signatures, signed, write_table
 
 import curate
 from curate.tables.digests import tie_breaks

@@ -22,7 +22,7 @@ from curate.reporting.write import report
 from curate.reviewing.serve import review
 
 NAMES = ("astronaut", "chelsea", "coffee")
-PHOTOS = Path(__file__).parents[4] / "examples" / "photos"
+PHOTOS = Path(__file__).parents[5] / "examples" / "photos"
 
 
 def scored(folder, checkpoint, out):

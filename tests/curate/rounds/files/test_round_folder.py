@@ -10,12 +10,11 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rounds_table import CLASSES, answer, sheet, status, table
+from rounds_table import CLASSES, answer, edit_state, sheet, status, table
 
 from curate.lineage.verify import verify
 from curate.rounds import init
 from curate.rounds.files.folder import open_folder
-from curate.rounds.files.sealed import digest_of
 from curate.rounds.import_labels import round_import
 from curate.rounds.init import round_init
 from curate.rounds.next import round_next
@@ -35,12 +34,6 @@ def folder(tmp_path):
     round_import(path, sheet(tmp_path / "2.csv", [(key, truth[key], "") for key in keys[:5]]))
     round_import(path, sheet(tmp_path / "3.csv", [(key, truth[key], "") for key in keys[5:]]))
     return path
-
-
-def edit_state(path, **changes):
-    """Change what a small file says, and its own digest with it: only the chain can determine."""
-    value = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps(value | {"digest": digest_of(value)}))
 
 
 def test_a_folder_left_untouched_is_as_it_was_written(folder):

@@ -13,7 +13,7 @@ from curate.tables.rows import Codes, Numbers, Rows
 from scoring.images import Preprocessing, decode
 
 NAMES = ["astronaut", "chelsea", "china", "coffee", "flower", "hubble", "retina", "rocket"]
-PHOTOS = [Path(__file__).parents[4] / "examples" / "photos" / f"{name}.jpg" for name in NAMES]
+PHOTOS = [Path(__file__).parents[5] / "examples" / "photos" / f"{name}.jpg" for name in NAMES]
 P64 = Preprocessing(size=64, resize=64)
 
 

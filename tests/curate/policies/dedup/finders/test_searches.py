@@ -3,8 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from made import jittered, plain_rows, random_signatures
-from test_stars import cosines
+from made import cosines, jittered, plain_rows, random_signatures
 
 from curate.policies.dedup.finders.links import Links, best_of, first_of
 from curate.policies.dedup.finders.passing import OfColour
