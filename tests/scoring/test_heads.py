@@ -59,18 +59,20 @@ def test_an_unknown_kind_is_named_with_those_that_exist():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"hidden": 0}, {"hidden": 10**9}, {"depth": 1000}, {"scale": float("inf")}, {"scale": 1e308}, {"scale": 10**400}],
+    ("kind", "wrong"),
+    [
+        *(("uncertainty", {"hidden": size}) for size in (0, 10**9)),
+        *(("uncertainty", {"scale": scale}) for scale in (float("inf"), 1e308, 10**400)),
+        ("uncertainty", {"depth": 1000}),
+        ("prototypes", {"prototypes": 10**6}),
+        ("prototypes", {"hidden": 10**4}),
+        ("prototypes", {"bottleneck": 0}),
+        ("prototypes", {"temperature": 0.0}),
+    ],
 )
-def test_a_card_with_giant_sizes_is_refused(wrong):
-    with pytest.raises(InputError):
-        head_from_json({"kind": "uncertainty", **wrong})
-
-
-@pytest.mark.parametrize("wrong", [{"prototypes": 10**6}, {"hidden": 10**4}, {"bottleneck": 0}, {"temperature": 0.0}])
-def test_nor_can_a_card_of_prototypes(wrong):
-    with pytest.raises(InputError, match="head of prototypes"):
-        head_from_json({"kind": "prototypes", **wrong})
+def test_a_card_with_sizes_out_of_range_is_refused(kind, wrong):
+    with pytest.raises(InputError, match=kind):
+        head_from_json({"kind": kind, **wrong})
 
 
 def test_a_head_of_prototypes_gives_the_entropy_of_centred_and_sharpened_cosines():

@@ -70,12 +70,9 @@ def test_help_and_a_command_is_the_help_of_the_command(typed, means):
     assert len(result.output) > 100
 
 
-def test_help_of_an_unknown_command_gets_a_suggestion():
-    assert "Did you mean 'filter'" in run("help", "filtr").output
-
-
-def test_an_unknown_command_gets_a_suggestion():
-    assert "Did you mean 'filter'" in run("filtr").output
+@pytest.mark.parametrize("typed", ["filtr", "help filtr"])
+def test_an_unknown_command_gets_a_suggestion(typed):
+    assert "Did you mean 'filter'" in run(*typed.split()).output
 
 
 @pytest.mark.parametrize(

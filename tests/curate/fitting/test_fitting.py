@@ -225,10 +225,6 @@ def test_the_command_reports_what_a_cut_would_take(table, tmp_path, tiny_checkpo
     assert report["shares"][0].keys() == {"name", "rows", "taken"}
 
 
-def test_python_has_it_too(table, tmp_path):
-    assert curate.fit(table, apply=tmp_path / "a.parquet").applied == tmp_path / "a.parquet"
-
-
 def test_one_row_outside_of_a_few_is_no_reason_to_warn(tmp_path, digest, tiny_checkpoint):
     rows = kinds(n=200, spread=0.2)[0]
     few = np.concatenate([rows[:9], kinds(n=1, seed=9)[0]])

@@ -127,8 +127,10 @@ def test_a_condition_lists_the_columns_it_reads():
     assert parse_condition("`or else` == 1", ROWS.schema).columns == ("or else",)
 
 
-def test_a_long_chain_of_conditions_does_not_overflow_the_stack():
-    text = " or ".join(["width == 200"] * 600)
+@pytest.mark.parametrize(
+    "text", [" or ".join(["width == 200"] * 600), " or ".join(["(" * 20 + "width == 200" + ")" * 20] * 150)]
+)
+def test_long_chains_of_conditions_and_brackets_are_read_in_time(text):
     assert ask(text) == [False, True, False, None]
 
 
@@ -136,11 +138,6 @@ def test_deep_calculations_are_read_in_time():
     assert ask("width" + " + width" * 90 + " == 91") == [True, False, False, None]
     assert ask("1 / (" * 90 + "width" + ")" * 90 + " == 1") == [True, False, False, None]
     assert ask("least(width, " * 90 + "2" + ")" * 90 + " == 2") == [False, True, True, None]
-
-
-def test_many_brackets_are_read_in_time():
-    text = " or ".join(["(" * 20 + "width == 200" + ")" * 20] * 150)
-    assert ask(text) == [False, True, False, None]
 
 
 def test_no_rows_give_no_answers():
@@ -151,40 +148,40 @@ def test_no_rows_give_no_answers():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("labl == 'cat'", "column 'labl' .*did you mean 'label'"),
-        ("LABEL == 'cat'", "column 'LABEL' .*did you mean 'label'"),
+        ("labl == 'cat'", "did you mean 'label'"),
+        ("LABEL == 'cat'", "'LABEL' .*did you mean 'label'"),
         ('"width" > 100', "both values.*column as width,"),
         ('"or else" > 100', "column as `or else`"),
         ('"width" * 2 > 100', "column as width,"),
         ('width > "label"', "column as label,"),
         ('"label" like "a%"', "column as label,"),
-        ("label == cat", "column 'cat' that the table does not have .*text is written in quotes"),
-        ("label == 3", "'label' is string, which cannot be compared with 3"),
-        ("width == 'cat'", "'width' is int32, which cannot be compared with 'cat'"),
-        ("width in (1, 'cat')", "cannot be compared with 'cat'"),
-        ("width in ()", "expected a column or a value, got '\\)'"),
+        ("label == cat", "column 'cat' .*in quotes"),
+        ("label == 3", "'label' is string"),
+        ("width == 'cat'", "compared with 'cat'"),
+        ("width in (1, 'cat')", "compared with 'cat'"),
+        ("width in ()", "got '\\)'"),
         ("width >", "the end"),
         (" ", "is empty"),
         ("(width > 1", "expected '\\)'"),
-        ("width > 1 2", "'and' or 'or' .* in 'width > 1 2'"),
-        ("width > 1; drop", "unexpected '; drop' at character 10"),
-        ("width == null", "'is null' or 'is not null'"),
-        ("tags == 3", "can only be tested with 'is null'"),
-        ("day > 'soon'", "'soon' is not a value of column 'day'"),
+        ("width > 1 2", "in 'width > 1 2'"),
+        ("width > 1; drop", "at character 10"),
+        ("width == null", "or 'is not null'"),
+        ("tags == 3", "tested with 'is null'"),
+        ("day > 'soon'", "'soon' is not"),
         ("'a' == 'b'", "both values"),
-        ("width", "expected a comparison after 'width'"),
+        ("width", "comparison after 'width'"),
         ("not", "the end"),
-        ("label == __import__('os')", "no function '__import__' .there are abs, "),
-        ("sqr(width) > 1", "no function 'sqr'; did you mean 'sqrt'"),
+        ("label == __import__('os')", "no function '__import__'"),
+        ("sqr(width) > 1", "did you mean 'sqrt'"),
         ("sum(width) > 1", "no function 'sum'"),
-        ("abs(label) > 1", "abs takes numbers, got 'label' .string"),
-        ("abs(width, 1) > 1", "abs takes one number, got 2"),
-        ("least(width) > 1", "least takes two numbers or more, got 1"),
-        ("lower(width) == 'a'", "lower takes texts, got 'width' .int32"),
-        ("label + 1 > 2", "'\\+' takes numbers, got 'label'"),
-        ("day + 1 > 2", "'\\+' takes numbers, got 'day'"),
+        ("abs(label) > 1", "got 'label' .string"),
+        ("abs(width, 1) > 1", "abs .*got 2"),
+        ("least(width) > 1", "least .*got 1"),
+        ("lower(width) == 'a'", "lower .*'width' .int32"),
+        ("label + 1 > 2", r"'\+' .*'label'"),
+        ("day + 1 > 2", r"'\+' .*'day'"),
         ("width * > 2", "did not expect '>'"),
-        ("width + 1", "expected a comparison after 'width \\+ 1'"),
+        ("width + 1", r"after 'width \+ 1'"),
         ("(width + 1 > 2", "expected '\\)'"),
         ("abs(width > 2", "expected '\\)'"),
         ("-" * 300 + "width > 1", "more than 100 signs"),
@@ -192,8 +189,8 @@ def test_no_rows_give_no_answers():
         ("label.__class__ == 'x'", "unexpected .*__class__"),
         ("width == 0x10", "unexpected '0x10'"),
         ("width is 3", "expected 'null'"),
-        ("'x' is null", "needs a column on its left"),
-        ("width like 'a%'", "'like' takes a text column"),
+        ("'x' is null", "on its left"),
+        ("width like 'a%'", "takes a text column"),
         ("label == 'open", "unexpected"),
         ("(" * 300 + "width > 1" + ")" * 300, "nested"),
         ("not " * 2000 + "good", "nested|more than 100"),

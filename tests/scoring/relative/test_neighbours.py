@@ -4,7 +4,7 @@ from synthetic import kinds, slow_distance, unit
 
 from scoring.relative.neighbours import near_in, near_to
 from scoring.relative.screened import screened_nearest
-from scoring.relative.space import COPY, centred, mean_of
+from scoring.relative.space import centred, mean_of
 
 
 def dataset_of(rows):
@@ -43,10 +43,6 @@ def test_rows_of_another_table_meet_themselves_as_copies():
 def test_where_all_are_copies_there_is_no_neighbour():
     rows = np.tile(unit(np.ones((1, 8))), (30, 1)).astype(np.float16)
     assert not near_in(dataset_of(rows)).exists.any()
-
-
-def test_a_copy_follows_the_definition():
-    assert COPY == 0.97
 
 
 def test_screening_in_bfloat16_loses_no_neighbour_that_can_be_measured():

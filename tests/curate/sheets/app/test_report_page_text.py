@@ -28,17 +28,14 @@ def test_no_string_of_the_users_becomes_a_tag():
     assert [tag for tag, _ in hostile.seen] == [tag for tag, _ in plain.seen]
 
 
-def test_a_number_that_is_not_finite_is_the_callers_mistake():
+@pytest.mark.parametrize(
+    ("part", "column", "value", "match"),
+    [("rows", "kappa", float("nan"), "JSON"), ("thumbs", "data", "</script>", "base64")],
+)
+def test_numbers_that_are_not_finite_and_thumbnails_without_base64_are_refused(part, column, value, match):
     facts = document(20)
-    facts["rows"]["kappa"][0] = float("nan")
-    with pytest.raises(ValueError, match="JSON"):
-        list(page_pieces(facts))
-
-
-def test_thumbnails_that_are_no_base64_are_the_callers_mistake():
-    facts = document(20)
-    facts["thumbs"]["data"][3] = "</script>"
-    with pytest.raises(ValueError, match="base64"):
+    facts[part][column][3] = value
+    with pytest.raises(ValueError, match=match):
         list(page_pieces(facts))
 
 
