@@ -149,10 +149,10 @@ def test_the_table_itself_is_never_an_output(policy, scores, tmp_path):
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        (None, "expected a name for the subset"),
-        ("out", r"expected a name like kept\.parquet"),
-        ("out.csv", r"expected a name like kept\.parquet"),
-        (".parquet", r"expected a name like kept\.parquet"),
+        (None, "name for the subset"),
+        ("out", r"like kept\.parquet"),
+        ("out.csv", r"like kept\.parquet"),
+        (".parquet", r"like kept\.parquet"),
         ("scores.parquet/out.parquet", "not a folder"),
     ],
 )
@@ -165,10 +165,10 @@ def test_a_name_that_cannot_be_written_is_refused(policy, scores, tmp_path, out,
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        (["a", None, *"cdefghij"], r"expected a key in every row of .*\.parquet, got none in row 1 "),
-        ([*"abcdefghi", "a"], "expected unique keys .* such as 'a'"),
-        ([*range(9), 0.5], "`key` column of text or whole numbers in .*, got double"),
-        ([], "no column 'key' .*curate score"),
+        (["a", None, *"cdefghij"], "got none in row 1"),
+        ([*"abcdefghi", "a"], "unique keys .* such as 'a'"),
+        ([*range(9), 0.5], "got double"),
+        ([], "curate score"),
     ],
 )
 def test_keys_must_be_there_and_differ(policy, tmp_path, keys, words):

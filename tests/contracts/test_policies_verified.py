@@ -91,9 +91,9 @@ def test_verify_names_a_row_whose_unread_column_changed_and_rows_that_came_and_w
         (lambda r: {**r, "policy": None}, "is incomplete"),
         (lambda r: {**r, "outputs": {}}, "is incomplete"),
         (lambda r: {**r, "policy": []}, "at least one rule"),
-        (lambda r: {**r, "policy": [3]}, "as a JSON object, got 3"),
+        (lambda r: {**r, "policy": [3]}, "JSON object, got 3"),
         (lambda r: {**r, "policy": [{"rule": "rm"}]}, "unknown rule 'rm'"),
-        (lambda r: {**r, "policy": [{**r["policy"][0], "extra": 1}]}, "'extra', which this version does not know"),
+        (lambda r: {**r, "policy": [{**r["policy"][0], "extra": 1}]}, "'extra', which"),
         (
             lambda r: {**r, "outputs": {**r["outputs"], "subset": {"file": "../../etc/passwd", "sha256": ""}}},
             "outside its folder",

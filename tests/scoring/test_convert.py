@@ -173,15 +173,15 @@ def change(state, name, value):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("model.cls_token", None, "1 are missing, first 'cls_token'"),
+        ("model.cls_token", None, "first 'cls_token'"),
         ("model.extra.weight", torch.zeros(3), "'model.extra.weight' is not its"),
-        ("model.cls_token", torch.zeros(1, 1, 384), r"'cls_token' has shape \(1, 1, 384\), expected \(1, 1, 192\)"),
-        ("unc_module.unc_module.3.weight", torch.zeros(1, 512), "an uncertainty module of a shape that is not known"),
+        ("model.cls_token", torch.zeros(1, 1, 384), r"expected \(1, 1, 192\)"),
+        ("unc_module.unc_module.3.weight", torch.zeros(1, 512), "uncertainty module"),
         ("unc_module.unc_module.100000000000.weight", torch.zeros(1, 512), "'unc_module.+00.weight' is not its"),
         ("unc_module.unc_module.7.bias", torch.zeros(1), "'unc_module.unc_module.7.bias' is not its"),
         ("unc_module.unc_module.00.bias", torch.zeros(512), "'unc_module.unc_module.00.bias' is not its"),
-        ("unc_module.unc_module.2.bias", None, "1 are missing, first 'heads.losspred.layers.2.bias'"),
-        ("model.cls_token", torch.full((1, 1, 192), float("nan")), "numbers that are not finite, first in .*cls_token"),
+        ("unc_module.unc_module.2.bias", None, "first 'heads.losspred.layers.2.bias'"),
+        ("model.cls_token", torch.full((1, 1, 192), float("nan")), "first in .*cls_token"),
     ],
 )
 def test_weights_that_are_not_the_models_are_refused_by_name(published_model, tmp_path, name, value, words):

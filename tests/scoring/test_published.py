@@ -57,13 +57,13 @@ def test_the_digest_covers_the_weights_wherever_they_are(weights, tmp_path):
     [
         (
             "timm:resnet18@{weights}",
-            r"does not hold the weights of 'resnet18.*pass the right one as the model's name",
+            "the weights of 'resnet18",
         ),
-        ("timm:resnet18@{weights}.absent.safetensors", "expected a file of weights, got none"),
-        ("timm:resnet18@{weights}.pth", r"expected weights in a \.safetensors file"),
-        ("timm:resnet18@", r"expected weights in a \.safetensors file"),
+        ("timm:resnet18@{weights}.absent.safetensors", "weights, got none"),
+        ("timm:resnet18@{weights}.pth", r"in a \.safetensors file"),
+        ("timm:resnet18@", r"in a \.safetensors file"),
         ("timm:resnet81@{weights}", r"no model 'resnet81'.*close names"),
-        ("timm:resnet10t.nope@{weights}", r"knows no weights 'resnet10t.nope' \(known: resnet10t.c3_in1k\)"),
+        ("timm:resnet10t.nope@{weights}", r"no weights 'resnet10t.nope'"),
     ],
 )
 def test_what_does_not_fit_is_one_line(weights, name, words):

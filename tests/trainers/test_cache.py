@@ -132,10 +132,10 @@ def test_pixels_that_do_not_fit_are_decoded_again_and_give_the_same_bytes(made, 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seed": 4}, "holds a cache with another --seed: 3, this one has 4"),
-        ({"dtype": "float32"}, "another --dtype: 'float16', this one has 'float32'"),
+        ({"seed": 4}, "another --seed: 3"),
+        ({"dtype": "float32"}, "another --dtype: 'float16'"),
         ({"augmentation": Augmentation()}, "another --set scale: "),
-        ({"batch_size": 7}, "another --batch-size: 8, this one has 7"),
+        ({"batch_size": 7}, "another --batch-size: 8"),
     ],
 )
 def test_another_recipe_on_the_same_folder_is_refused_by_name(copy, model, files, change, words):

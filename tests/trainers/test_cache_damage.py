@@ -49,17 +49,17 @@ def test_an_epoch_of_another_cache_or_place_is_refused(copy, model, files, tmp_p
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": 99}, "cache format 99; this version of curate reads 1"),
-        ({"epochs": 10**9}, "no good value for epochs"),
-        ({"epochs": "many"}, "no good value for epochs"),
+        ({"format": 99}, "format 99.*reads 1"),
+        ({"epochs": 10**9}, "good value for epochs"),
+        ({"epochs": "many"}, "good value for epochs"),
         ({"width": 1 << 40}, "no good value"),
-        ({"recipe": {}}, "no good value for recipe"),
+        ({"recipe": {}}, "good value for recipe"),
         ({"recipe": {"dtype": "float16", "augmentation": {"shear": 1}}}, "belongs to another cache"),
-        ({"data": 3}, "no good value for data"),
-        ({"epochs": True}, "no good value for epochs"),
-        ({"made_from": None}, "no good value for made_from"),
-        ({"made_from": ["one"]}, r"no good value for made_from\); remove the whole folder"),
-        ({"recipe": {"dtype": ["float16"]}}, "no good value for recipe"),
+        ({"data": 3}, "good value for data"),
+        ({"epochs": True}, "good value for epochs"),
+        ({"made_from": None}, "good value for made_from"),
+        ({"made_from": ["one"]}, "remove the whole folder"),
+        ({"recipe": {"dtype": ["float16"]}}, "good value for recipe"),
     ],
 )
 def test_a_note_that_cannot_be_is_refused(copy, change, words):
@@ -72,11 +72,11 @@ def test_a_note_that_cannot_be_is_refused(copy, change, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"failures": [1]}, "no note of what it is"),
-        ({"failures": {"corrupt": "many"}}, "no good note of its images"),
-        ({"keys": [1]}, "no good note of its images"),
-        ({"targets": 1}, "no good note of its images"),
-        ({"epoch": 2}, "belongs to another cache or epoch"),
+        ({"failures": [1]}, "no note"),
+        ({"failures": {"corrupt": "many"}}, "no good note"),
+        ({"keys": [1]}, "no good note"),
+        ({"targets": 1}, "no good note"),
+        ({"epoch": 2}, "another cache or epoch"),
     ],
 )
 def test_a_footer_whose_note_cannot_be_is_refused(copy, change, words):

@@ -153,27 +153,27 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["losspred", "--backbone", "other.safetensors"], "and other.safetensors is another model (backbone "),
-        (["losspred"], "which does not ship; pass it as --backbone"),
-        (["losspred", "--backbone", "resnet10t"], "got 'resnet10t' with random weights"),
-        (["losspred", "--backbone", "m.safetensors", "--set", "corrupt=0.1"], "--set corrupt is for images"),
-        (["visimsiam", "--backbone", "m.safetensors", "--set", "n_small=2"], "--set n_small is for images"),
+        (["losspred", "--backbone", "other.safetensors"], "other.safetensors is another model"),
+        (["losspred"], "pass it as --backbone"),
+        (["losspred", "--backbone", "resnet10t"], "with random weights"),
+        (["losspred", "--backbone", "m.safetensors", "--set", "corrupt=0.1"], "--set corrupt is for"),
+        (["visimsiam", "--backbone", "m.safetensors", "--set", "n_small=2"], "--set n_small is for"),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "form=l2", "--set", "stop_gradient=false"],
-            "stop_gradient=false is for a backbone that trains, and --freeze or --cached freezes it",
+            "stop_gradient=false is for",
         ),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "backbone_lr=0.1"],
-            "--set backbone_lr is for a backbone that trains",
+            "backbone_lr is for",
         ),
-        (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for a backbone"),
-        (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "one batch of 99 images, got 16"),
+        (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for"),
+        (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "99 images, got 16"),
         (
             ["losspred", "--backbone", "m.safetensors", "--set", "kappa=norm"],
-            "the method losspred has no parameter 'kappa'",
+            "no parameter 'kappa'",
         ),
-        (["supervised", "--cached", "plain", "--backbone", "m.safetensors"], "needs labels, and plain has none"),
-        (["losspred", "--cached", "one", "--backbone", "m.safetensors"], "all 8 images are of class 'cat'"),
+        (["supervised", "--cached", "plain", "--backbone", "m.safetensors"], "plain has none"),
+        (["losspred", "--cached", "one", "--backbone", "m.safetensors"], "all 8 images"),
     ],
 )
 def test_a_cache_that_does_not_serve_is_one_line(
@@ -220,10 +220,10 @@ def test_a_shipped_model_need_not_be_named_again(cache, photos, tiny_checkpoint,
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--model", "resnet10t"], "expected a checkpoint, a shipped model or timm:NAME"),
+        (["--model", "resnet10t"], "or timm:NAME"),
         (["--model", "none.safetensors"], "got none at none.safetensors"),
         (["--dtype", "float8"], "unknown dtype 'float8'"),
-        (["--batch-size", "0"], "batch size must be between 1 and"),
+        (["--batch-size", "0"], "batch size must be"),
         (["--loss-column", "theirs"], "has no column 'theirs'"),
         (["-o", "/dev/null/f"], "not a folder"),
     ],
@@ -247,8 +247,8 @@ def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--label", "mine"], "holds labels from label, not from 'mine'; leave --label out, or make a cache"),
-        (["--label-from-folder"], "--label-from-folder is for images, and a cache already has its views"),
+        (["--label", "mine"], "not from 'mine'"),
+        (["--label-from-folder"], "--label-from-folder is for"),
     ],
 )
 def test_a_class_that_the_cache_does_not_hold_is_refused_and_not_passed_over(

@@ -119,17 +119,17 @@ def test_simulate_prints_curves_lifts_and_writes_them(truth, tmp_path):
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("next nowhere", "that `curate round init` made"),
-        ("status nowhere", "that `curate round init` made"),
-        ("import nowhere a.csv", "that `curate round init` made"),
+        ("next nowhere", "`curate round init`"),
+        ("status nowhere", "`curate round init`"),
+        ("import nowhere a.csv", "`curate round init`"),
         ("init r none.parquet", "does not exist"),
         ("init r t.parquet --classes cat", "at least two classes"),
         ("init r t.parquet --classes cat,cat", "'cat' twice"),
         ("init r t.parquet --set bandwidth", "--set takes NAME=VALUE"),
         ("init r t.parquet --strategy kcenter", "did you mean 'k-center'"),
-        ("labels nowhere -o l.csv", "expected a name like labels.parquet"),
+        ("labels nowhere -o l.csv", "like labels.parquet"),
         ("plot nowhere.json -o c.png", "No such file"),
-        ("simulate t.parquet --label truth --budget 5 -o s.csv", "expected a name like results.json"),
+        ("simulate t.parquet --label truth --budget 5 -o s.csv", "like results.json"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_left(truth, tmp_path, line, text):

@@ -142,11 +142,11 @@ def test_other_scorers_are_another_run_and_the_same_ones_are_done_already():
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["s.parquet", "--scorer", "entropi"], "unknown scorer 'entropi'; did you mean 'entropy'?"),
-        (["s.parquet", "--scorer", "nearest", "--no-embedding"], "nearest needs embeddings; leave out --no-embedding"),
+        (["s.parquet", "--scorer", "entropi"], "did you mean 'entropy'"),
+        (["s.parquet", "--scorer", "nearest", "--no-embedding"], "leave out --no-embedding"),
         (
             ["parts", "--scorer", "nearest"],
-            "nearest needs all rows in one table; expected --out NAME.parquet, got parts",
+            "--out NAME.parquet, got parts",
         ),
     ],
 )

@@ -97,8 +97,8 @@ def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
 @pytest.mark.parametrize(
     ("differs", "said"),
     [
-        ({"versions": {"curate": "0.0.1"}}, r"^node \S+ has curate 0\.0\.1, and this process \d"),
-        ({"marker": None}, r"^node \S+ does not see .*\.s\.parquet\.work, where shards are written"),
+        ({"versions": {"curate": "0.0.1"}}, r"curate 0\.0\.1"),
+        ({"marker": None}, r"does not see .*\.s\.parquet\.work"),
     ],
 )
 @pytest.mark.slow

@@ -24,14 +24,14 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'kapp
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--num-gpus", "1"], "--num-gpus is for --engine ray; the local engine uses a GPU with --device cuda"),
-        (["--actors", "2"], "--actors is for --engine ray"),
+        (["--num-gpus", "1"], "--num-gpus is for"),
+        (["--actors", "2"], "--actors is for"),
         (["--engine", "ray", "--device", "cuda"], "assigns GPUs with --num-gpus"),
         (["--engine", "ray", "--num-gpus", "1", "--device", "cpu"], "got --device cpu"),
-        (["--engine", "ray", "--num-gpus", "2"], "at most 1: an actor uses one GPU; got 2.0"),
-        (["--engine", "ray:localhost"], "ray:HOST:PORT or ray:ray://HOST:PORT, got 'localhost'"),
-        (["--engine", "ray:127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1 ("),
-        (["--engine", "ray:ray://127.0.0.1:1"], "no Ray cluster answers at ray://127.0.0.1:1 ("),
+        (["--engine", "ray", "--num-gpus", "2"], "got 2.0"),
+        (["--engine", "ray:localhost"], "ray://HOST:PORT, got 'localhost'"),
+        (["--engine", "ray:127.0.0.1:1"], "at 127.0.0.1:1"),
+        (["--engine", "ray:ray://127.0.0.1:1"], "at ray://127.0.0.1:1"),
     ],
 )
 def test_an_impossible_request_is_one_line(options, said, folder, tmp_path):

@@ -282,10 +282,10 @@ def test_credentials_that_expire_in_the_middle_stop_the_run_and_it_goes_on(folde
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("s3://no-such-bucket-here/s.parquet", "there is no bucket 'no-such-bucket-here'"),
-        ("s3://bucket", "expected a name below a bucket"),
-        ("https://host/s.parquet", "expected a path, or a URL of s3://"),
-        ("hf://datasets/a/s.parquet", "expected a path, or a URL of s3://"),
+        ("s3://no-such-bucket-here/s.parquet", "'no-such-bucket-here'"),
+        ("s3://bucket", "below a bucket"),
+        ("https://host/s.parquet", "URL of s3://"),
+        ("hf://datasets/a/s.parquet", "URL of s3://"),
         ("s3://bucket/s.csv", "scores are Parquet"),
     ],
 )

@@ -157,17 +157,17 @@ def test_a_dry_run_counts_and_writes_nothing_and_json_is_one_value(table):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--to", "cocoa", "-o", "x.json"], "unknown format 'cocoa'; did you mean 'coco'?"),
-        (["--to", "coco", "-o", "x.csv"], "expected a file name that ends in .json for coco, got x.csv"),
-        (["--to", "csv"], "expected a file name that ends in .csv to write, got none"),
-        (["--to", "csv", "-o", "there.csv/x.csv"], "there.csv/x.csv: a part of the path is a file"),
-        (["--to", "csv", "-o", "there.csv"], "there.csv exists already; choose another name, or replace it with"),
+        (["--to", "cocoa", "-o", "x.json"], "did you mean 'coco'"),
+        (["--to", "coco", "-o", "x.csv"], "got x.csv"),
+        (["--to", "csv"], "got none"),
+        (["--to", "csv", "-o", "there.csv/x.csv"], "there.csv/x.csv"),
+        (["--to", "csv", "-o", "there.csv"], "there.csv exists already"),
         (["--to", "imagefolder", "-o", "i"], "i exists already"),
-        (["--to", "imagefolder", "-o", "i", "--overwrite"], "i holds images of the batch"),
-        (["--to", "csv", "-o", "x.csv", "--label", "lable"], "has no column 'lable'; did you mean 'label'?"),
-        (["--to", "csv", "-o", "x.csv", "--label", "embedding"], "text or numbers in the column 'embedding'"),
-        (["--to", "csv", "-o", "x.csv", "--source", "i"], "--source is for formats that hold images, and csv"),
-        (["--to", "fiftyone", "-o", "x", "--source", "i"], "i has no image with the key"),
+        (["--to", "imagefolder", "-o", "i", "--overwrite"], "images of the batch"),
+        (["--to", "csv", "-o", "x.csv", "--label", "lable"], "did you mean 'label'"),
+        (["--to", "csv", "-o", "x.csv", "--label", "embedding"], "column 'embedding'"),
+        (["--to", "csv", "-o", "x.csv", "--source", "i"], "--source is for"),
+        (["--to", "fiftyone", "-o", "x", "--source", "i"], "i has no image"),
         (["--to", "fiftyone", "-o", "x", "--source", "nothing"], "nothing"),
     ],
 )
@@ -185,14 +185,14 @@ def test_what_cannot_go_out_is_one_line_and_leaves_nothing(table, args, said):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"key": ["a", "a"]}, "more than once, such as 'a'"),
+        ({"key": ["a", "a"]}, "such as 'a'"),
         ({"name": ["a", "b"]}, "has no column 'key'"),
         ({"key": ["a", None]}, "key"),
-        ({"key": ["a", "b"], "status": ["missing", "missing"]}, "got 2 whose image could not be scored"),
-        ({"key": pa.array([], pa.string())}, "expected rows with an image in t.parquet, got none"),
-        ({"key": ["a", "b"]}, "holds no path to any image"),
-        ({"key": ["a", "b"], "uri": [None, "/nowhere.png"]}, "pass what was scored as --source"),
-        ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "image of 'a', and 1 more of 2: no such file; restore it"),
+        ({"key": ["a", "b"], "status": ["missing", "missing"]}, "got 2"),
+        ({"key": pa.array([], pa.string())}, "image in t.parquet"),
+        ({"key": ["a", "b"]}, "no path"),
+        ({"key": ["a", "b"], "uri": [None, "/nowhere.png"]}, "as --source"),
+        ({"key": ["a", "b"], "uri": ["/nowhere.png"] * 2}, "and 1 more of 2"),
     ],
 )
 def test_tables_that_cannot_go_out_are_one_line_and_leave_nothing(tmp_path, monkeypatch, columns, said):

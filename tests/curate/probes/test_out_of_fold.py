@@ -229,18 +229,18 @@ def test_other_threads_pick_the_same_rows(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "asked", "said"),
     [
-        ({"label": None}, {}, "small-loss uses a class of each row, and .* no column 'label'; choose .* --label"),
-        ({"label": [None] * 60}, {}, "expected classes in column 'label', got none in the 60 rows"),
+        ({"label": None}, {}, "small-loss .* no column 'label'"),
+        ({"label": [None] * 60}, {}, "the 60 rows"),
         (
             {"label": ["cat"] * 60},
             {},
-            "at least two classes in column 'label', got 'cat' alone in 60 rows; choose another",
+            "'cat' alone",
         ),
-        ({}, {"label": "key"}, "expected two different images of a class in column 'key', got 60 rows of 60 classes"),
+        ({}, {"label": "key"}, "60 rows of 60"),
         ({"embedding": None}, {}, "has no 'embedding' column"),
         ({}, {"holdout_loss": "nothing"}, "has no column 'nothing'"),
-        ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "losses of at least 0, .* negate log-likelihoods"),
-        ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "for the strategy small-loss, got auto"),
+        ({"holdout": -np.arange(60.0)}, {"holdout_loss": "holdout"}, "negate log-likelihoods"),
+        ({}, {"strategy": "auto", "holdout_loss": "holdout"}, "small-loss, got auto"),
     ],
 )
 def test_what_cannot_be_requested_is_one_line(tmp_path, columns, asked, said):

@@ -75,8 +75,8 @@ def test_nothing_is_written_over_what_is_there_unless_requested(made, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["-o", "report.pdf"], "expected a name like report.html"),
-        ([], "expected a name for the page"),
+        (["-o", "report.pdf"], "like report.html"),
+        ([], "name for the page"),
         (["-o", "/dev/null/report.html"], "not a folder"),
         (["-o", "r.html", "--column", "nothing"], "has no column 'nothing'"),
         (["-o", "r.html", "--column", "aesthetic"], "max:aesthetic"),

@@ -42,7 +42,7 @@ def test_decisions_that_contradict_their_receipt_are_refused(five_policies, tmp_
 
 def test_files_that_are_no_result_are_refused_with_what_to_give(five_policies, tmp_path):
     for name, words in (
-        (five_policies / "scores.parquet", "has no receipt next to it"),
+        (five_policies / "scores.parquet", "has no receipt"),
         (five_policies / "none.parquet", "does not exist"),
         (tmp_path, "got the folder"),
     ):

@@ -115,7 +115,7 @@ def test_levels_of_one_cluster_are_a_random_order():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"levels": 0}, "levels must be at least 1, got 0"),
+        ({"levels": 0}, "levels .*got 0"),
         ({"branching": 1}, "at least 2"),
         ({"pick": "far"}, "closest"),
     ],

@@ -94,12 +94,12 @@ def test_a_discount_promises_what_it_wraps():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda pool: gate(replace(pool, quality=None), 0.5), "the gate and the discount need a quality column"),
+        (lambda pool: gate(replace(pool, quality=None), 0.5), "a quality column"),
         (lambda pool: discount(replace(pool, quality=None), Margin()), "need a quality column"),
-        (lambda pool: gate(pool, 1.0), r"gate must be in \[0, 1\), got 1"),
-        (lambda pool: gate(pool, float("nan")), r"gate must be in \[0, 1\), got nan"),
-        (lambda pool: Discounted(Random()), "only a strategy that ranks by a score .* got Random; use the gate"),
-        (lambda pool: Discounted(HighestScore())(pool, 2), "this strategy needs a score column"),
+        (lambda pool: gate(pool, 1.0), r"gate .*got 1"),
+        (lambda pool: gate(pool, float("nan")), "got nan"),
+        (lambda pool: Discounted(Random()), "got Random; .*gate"),
+        (lambda pool: Discounted(HighestScore())(pool, 2), "a score column"),
     ],
 )
 def test_what_cannot_be_mixed_is_one_line(call, said):

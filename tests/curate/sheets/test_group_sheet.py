@@ -264,10 +264,10 @@ def test_the_labelled_pairs_of_real_photographs_are_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("out", "settings", "words"),
     [
-        ("sheet.jpg", {}, r"expected an image name that ends in .png, got .*sheet.jpg"),
-        ("red.png", {}, r"red.png exists already; choose another name, or replace it with --overwrite"),
+        ("sheet.jpg", {}, r"got .*sheet.jpg"),
+        ("red.png", {}, r"red.png exists already"),
         ("/dev/null/sheet.png", {}, "not a folder"),
-        ("sheet.png", {"label": "labl"}, r"t.parquet has no column 'labl'; did you mean 'label'"),
+        ("sheet.png", {"label": "labl"}, "did you mean 'label'"),
     ],
 )
 def test_a_mistake_is_one_line_and_draws_nothing(folder, out, settings, words):

@@ -145,12 +145,12 @@ def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
         (
             Needs(representations=EMBEDDINGS),
             {"embedding": None},
-            "has no 'embedding' column, by which images are compared",
+            "no 'embedding' column",
         ),
-        (Needs(numbers=("label",)), {}, "expected numbers in column 'label'"),
+        (Needs(numbers=("label",)), {}, "column 'label'"),
         (Needs(numbers=("kapa_mcinfonce",)), {}, "did you mean 'kappa_mcinfonce'"),
-        (Needs(names=("embedding",)), {}, "expected names or numbers in column 'embedding'"),
-        (Needs(), {"status": [1] * 4}, "expected text in column 'status'"),
+        (Needs(names=("embedding",)), {}, "column 'embedding'"),
+        (Needs(), {"status": [1] * 4}, "column 'status'"),
         (Needs(conditions=(("--labelled-where", "nothing == 1"),)), {}, "--labelled-where .*nothing"),
     ],
 )

@@ -93,9 +93,9 @@ def test_a_key_given_twice_counts_once_unless_its_labels_differ(tmp_path):
     [
         ("no.csv", None, "does not exist"),
         ("l.csv", "id,label\na,b\n", "has no column 'key'"),
-        ("l.csv", "key,label\na\n", "expected CSV with a header"),
-        ("l.jsonl", '[{"key": 1}]', "one JSON object a line"),
-        ("l.parquet", "key,label\n", "is not a Parquet file"),
+        ("l.csv", "key,label\na\n", "CSV with a header"),
+        ("l.jsonl", '[{"key": 1}]', "one JSON object"),
+        ("l.parquet", "key,label\n", "not a Parquet file"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path, name, text, said):

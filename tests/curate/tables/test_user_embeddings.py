@@ -100,8 +100,8 @@ def test_rows_that_cannot_be_compared_are_counted_as_for_embedding(tmp_path):
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        (pa.array(["a", "b"]), r"expected lists of float16, float32 or float64 in column 'clip' of .*, got string"),
-        (pa.array([[1], [2]]), "got list<.*int64>; choose another column, or cast it"),
+        (pa.array(["a", "b"]), r"'clip' of .*, got string"),
+        (pa.array([[1], [2]]), "list<.*int64>; choose"),
         (pa.array([[[1.0]], [[2.0]]]), "got list<"),
         (pa.array([1.0, 2.0]), "got double"),
     ],

@@ -327,9 +327,9 @@ def test_credible_cosine_at_its_edges_and_over_shapes():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: vmf.log_normalizer(torch.ones(2), 1), "dim >= 2, got 1"),
-        (lambda: vmf.mean_cosine(torch.tensor([1.0, -2.0]), 8), "kappa must be >= 0, got -2 among 2"),
-        (lambda: vmf.entropy(torch.tensor(-1.0), 8), "kappa must be >= 0"),
+        (lambda: vmf.log_normalizer(torch.ones(2), 1), "dim .*got 1"),
+        (lambda: vmf.mean_cosine(torch.tensor([1.0, -2.0]), 8), "got -2 among 2"),
+        (lambda: vmf.entropy(torch.tensor(-1.0), 8), "kappa must be"),
         (lambda: vmf.log_prob_at_cosine(torch.ones(2), torch.ones(3), 8), r"cosine \(2,\), kappa \(3,\)"),
         (lambda: vmf.log_prob(torch.ones(2, 4), torch.ones(3, 4), torch.ones(2)), r"z \(2,\), mu \(3,\)"),
         (lambda: vmf.log_prob(torch.ones(2, 4), torch.ones(2, 5), torch.ones(2)), "same M"),
@@ -338,8 +338,8 @@ def test_credible_cosine_at_its_edges_and_over_shapes():
             lambda: vmf.log_expected_likelihood(torch.ones(2, 4), torch.ones(3), torch.ones(4), torch.ones(1)),
             r"kappa1 \(3,\)",
         ),
-        (lambda: vmf.credible_cosine(1.5, torch.ones(1), 8), r"share must be in \[0, 1\]"),
-        (lambda: vmf.credible_cosine(0.5, -torch.ones(1), 8), "kappa must be >= 0"),
+        (lambda: vmf.credible_cosine(1.5, torch.ones(1), 8), "share must be"),
+        (lambda: vmf.credible_cosine(0.5, -torch.ones(1), 8), "kappa must be"),
         (lambda: vmf.credible_cosine(torch.ones(2), torch.ones(3), 8), "broadcast"),
         (lambda: vmf.credible_cosine(0.5, torch.ones(3), 1), "dim >= 2"),
     ],

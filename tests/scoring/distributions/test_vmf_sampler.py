@@ -213,10 +213,10 @@ def test_gradients_hold_no_nan_at_any_kappa(dim):
     [
         (torch.ones(3, 1), torch.ones(3), 1, "M >= 2"),
         (torch.ones(3, 4).long(), torch.ones(3), 1, "floating"),
-        (torch.ones(3, 4), torch.ones(2), 1, r"batch \(3,\) of mu, got \(2,\)"),
-        (torch.ones(3, 4), torch.ones(2, 3), 1, r"batch \(3,\) of mu, got \(2, 3\)"),
-        (torch.ones(3, 4), torch.tensor([1.0, -4.0, 2.0]), 1, "kappa must be >= 0, got -4 among 3"),
-        (torch.ones(3, 4), torch.ones(3), -1, "n must be >= 0"),
+        (torch.ones(3, 4), torch.ones(2), 1, r"got \(2,\)"),
+        (torch.ones(3, 4), torch.ones(2, 3), 1, r"got \(2, 3\)"),
+        (torch.ones(3, 4), torch.tensor([1.0, -4.0, 2.0]), 1, "got -4 among 3"),
+        (torch.ones(3, 4), torch.ones(3), -1, "n must be"),
     ],
 )
 def test_what_cannot_be_sampled_is_refused(mu, kappa, n, message):

@@ -166,9 +166,9 @@ def test_truncated_animated_or_inconsistent_files_are_not_plain():
         (failing.SEGV, "crashed", "SIGSEGV"),
         (failing.ABORT, "crashed", "SIGABRT"),
         (failing.LEAVE, "crashed", "exit code 3"),
-        (failing.SPIN, "timeout", "time for decoding one image is over"),
+        (failing.SPIN, "timeout", "time for decoding"),
         (failing.SLEEP, "timeout", "no answer in"),
-        (failing.GROW, "too_large", "does not fit in memory"),
+        (failing.GROW, "too_large", "fit in memory"),
     ],
 )
 def test_a_decoder_that_fails_costs_its_image_alone(failing_children, monkeypatch, marker, status, words):

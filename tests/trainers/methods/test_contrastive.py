@@ -101,10 +101,10 @@ def test_mistakes_of_the_user_are_one_line():
         ("kappa", "length", "head, norm"),
         ("positives", "votes", "views, labels"),
         ("denominator", "eq5", "eq7, authors, negatives"),
-        ("kappa_pos", 0.0, "above 0 and at most 1e\\+06, got 0"),
-        ("samples", 0, "at least 1 and at most 4096, got 0"),
-        ("negatives", -1, "at least 0, got -1"),
-        ("phases", 1.0, "at least 0 and below 1, got 1"),
+        ("kappa_pos", 0.0, r"1e\+06, got 0"),
+        ("samples", 0, "4096, got 0"),
+        ("negatives", -1, "got -1"),
+        ("phases", 1.0, "below 1, got 1"),
     ],
 )
 def test_a_recipe_out_of_range_is_refused(field, value, words):

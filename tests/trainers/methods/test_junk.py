@@ -118,9 +118,9 @@ def test_views_that_are_not_all_damaged_are_refused_with_what_to_do():
 
 def test_settings_out_of_range_are_refused():
     for wrong, words in (
-        ({"margin": 0}, "margin must be above 0"),
+        ({"margin": 0}, "margin must be"),
         ({"within": 2}, "within must be"),
-        ({"n_damaged": 0}, "n_damaged must be at least 1"),
+        ({"n_damaged": 0}, "n_damaged must be"),
     ):
         with pytest.raises(InputError, match=words):
             JunkSettings(**wrong)

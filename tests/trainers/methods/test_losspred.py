@@ -183,12 +183,12 @@ def test_a_backbone_that_nothing_would_train_is_refused():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"form": "l1"}, "form must be one of ranking, l2, got 'l1'"),
-        ({"task": "hinge"}, "task must be one of cross-entropy, brier, margin"),
-        ({"folds": 0}, "folds must be at least 1 and at most 100, got 0"),
-        ({"margin": 0.0}, "margin must be above 0, got 0"),
+        ({"form": "l1"}, "got 'l1'"),
+        ({"task": "hinge"}, "task must be"),
+        ({"folds": 0}, "folds .*got 0"),
+        ({"margin": 0.0}, "margin .*got 0"),
         ({"stop_gradient": False}, "always stops its gradient"),
-        ({"within": 1.5}, "within must be at least 0 and at most 1, got 1.5"),
+        ({"within": 1.5}, "within .*got 1.5"),
         ({"within": 0.3, "form": "l2"}, "leave out within"),
     ],
 )

@@ -138,11 +138,11 @@ def test_the_queue_and_the_slow_copy_are_of_the_run_and_the_model_ships_without(
 @pytest.mark.parametrize(
     ("settings", "batch", "n", "words"),
     [
-        ({"queue": 100}, 16, 900, "the queue must be a multiple of the batch, 16 images, got 100; use --set queue=96"),
-        ({"queue": 96}, 16, 60, "the queue must not be longer than the data, 60 images, got 96; use --set queue=48"),
-        ({"queue": 8}, 16, 900, "multiple of the batch, 16 images, got 8; use --set queue=16, or another --batch-size"),
-        ({}, 60, 60, "multiple of the batch, 60 images, got 4096; use --set queue=60, or another --batch-size"),
-        ({"queue": 64, "key_groups": 16}, 16, 900, r"2 images in each of 16 groups .* --set key_groups=8"),
+        ({"queue": 100}, 16, 900, "--set queue=96"),
+        ({"queue": 96}, 16, 60, "--set queue=48"),
+        ({"queue": 8}, 16, 900, "--set queue=16"),
+        ({}, 60, 60, "--set queue=60"),
+        ({"queue": 64, "key_groups": 16}, 16, 900, "--set key_groups=8"),
     ],
 )
 def test_a_queue_or_groups_that_do_not_fit_are_refused(settings, batch, n, words):

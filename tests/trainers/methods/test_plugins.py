@@ -98,13 +98,13 @@ def test_a_package_adds_a_method_and_a_backbone_that_train_and_load_again(packag
 
 
 def test_a_plugin_that_raises_or_is_no_method_is_named_in_one_line(package):
-    for name, words in (("broken", "acme-lab cannot be loaded .*ModuleNotFoundError"), ("nothing", "not a method")):
+    for name, words in (("broken", "acme-lab .*ModuleNotFoundError"), ("nothing", "not a method")):
         with pytest.raises(InputError, match=words):
             lookup(METHODS, name, kind="method")
     with pytest.raises(InputError, match="did you mean 'pull'"):
         lookup(METHODS, "pul", kind="method")
     with pytest.raises(InputError, match="close names: acme_small"):
         create_backbone("acme_smal")
-    for name, words in (("misspelt", "defaults of misspelt set 'epoch'"), ("viewless", "n_standard=0")):
+    for name, words in (("misspelt", "misspelt set 'epoch'"), ("viewless", "n_standard=0")):
         with pytest.raises(InputError, match=words):
             train(name, package, out=package / "m.safetensors", backbone="acme_small", size=16)

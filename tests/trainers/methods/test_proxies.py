@@ -191,13 +191,13 @@ def test_proxies_need_labels(name, images, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"distance": "hellinger"}, "distance must be one of el-nivmf, nivmf, .* got 'hellinger'"),
-        ({"density": "none"}, "density must be one of exact, published"),
-        ({"samples": 0}, "samples must be at least 1"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"proxy_kappa": float("inf")}, "proxy_kappa must be above 0 and at most 1e"),
-        ({"proxy_lr": -1.0}, "proxy_lr must be at least 0"),
-        ({"guidance": float("nan")}, "guidance must be at least 0"),
+        ({"distance": "hellinger"}, "distance .* got 'hellinger'"),
+        ({"density": "none"}, "density must be"),
+        ({"samples": 0}, "samples must be"),
+        ({"temperature": 0.0}, "temperature must be"),
+        ({"proxy_kappa": float("inf")}, "proxy_kappa must be"),
+        ({"proxy_lr": -1.0}, "proxy_lr must be"),
+        ({"guidance": float("nan")}, "guidance must be"),
     ],
 )
 def test_settings_out_of_range_are_refused(wrong, words):

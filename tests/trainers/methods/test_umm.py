@@ -164,16 +164,16 @@ def test_a_model_ships_with_its_gaussians_and_without_what_its_learner_remembers
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"samples": "0"}, "samples is a number of draws from 1 to 256, .* got '0'"),
+        ({"samples": "0"}, "samples .* got '0'"),
         ({"samples": "5,3"}, "samples is a number"),
         ({"samples": "5@0.5"}, "samples is a number"),
         ({"samples": "5,3@1"}, "samples is a number"),
-        ({"samples": "many"}, "samples is a number of draws .* got 'many'"),
-        ({"branches": 0}, "branches must be at least 1 and at most 64, got 0"),
-        ({"latent_dim": 1}, "latent_dim must be at least 2"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"learner": "mocow"}, "learner must be one of end-to-end, moco, bank, got 'mocow'"),
-        ({"lambda_s": 0.0, "lambda_n": 0.0, "lambda_r": 0.0}, "are all 0, and nothing would be learned"),
+        ({"samples": "many"}, "samples .* got 'many'"),
+        ({"branches": 0}, "branches .*got 0"),
+        ({"latent_dim": 1}, "latent_dim must be"),
+        ({"temperature": 0.0}, "temperature must be"),
+        ({"learner": "mocow"}, "got 'mocow'"),
+        ({"lambda_s": 0.0, "lambda_n": 0.0, "lambda_r": 0.0}, "are all 0"),
     ],
 )
 def test_a_setting_out_of_range_is_refused_in_one_line(wrong, words):
@@ -185,15 +185,15 @@ def test_a_setting_out_of_range_is_refused_in_one_line(wrong, words):
 @pytest.mark.parametrize(
     ("learner", "changes", "n", "words"),
     [
-        ("moco", {"queue": 40}, 48, "the queue must be a multiple of the batch, 16 images, got 40; use --set queue=32"),
+        ("moco", {"queue": 40}, 48, "--set queue=32"),
         (
             "moco",
             {"queue": 64},
             48,
-            "the queue must not be longer than the data, 48 images, got 64; use --set queue=48",
+            "--set queue=48",
         ),
-        ("bank", {"queue": 33}, 48, "the bank holds 32 images next to a batch of 16, .* use --set queue=32"),
-        ("bank", {}, 16, "the bank holds nothing next to a batch of all 16 images; use a smaller --batch-size"),
+        ("bank", {"queue": 33}, 48, "bank .*--set queue=32"),
+        ("bank", {}, 16, "a smaller --batch-size"),
     ],
 )
 def test_a_queue_or_bank_that_does_not_fit_is_refused(images, learner, changes, n, words):

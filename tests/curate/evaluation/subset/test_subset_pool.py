@@ -197,19 +197,19 @@ def judged(table, subset, **options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"test": "1.5"}, "--test: expected a share between 0 and 1"),
-        ({"test": "old"}, "--test: expected a share, COLUMN=VALUE or a table"),
-        ({"test": "camra=old"}, "no column 'camra'; did you mean 'camera'|no column 'camra'.*camera"),
-        ({"test": "camera=older"}, "--test: expected 'older' in column 'camera'"),
-        ({"test": "key=0001.jpg"}, "expected at least 20 labelled rows to test on, got 1"),
+        ({"test": "1.5"}, "between 0 and 1"),
+        ({"test": "old"}, "COLUMN=VALUE or a table"),
+        ({"test": "camra=old"}, "no column 'camra'"),
+        ({"test": "camera=older"}, "'older' in column 'camera'"),
+        ({"test": "key=0001.jpg"}, "20 labelled .*got 1"),
         ({"test": "gone.parquet"}, "gone.parquet does not exist"),
-        ({"label": None, "test": "0.3"}, "--test is for models, which need classes; add --label"),
+        ({"label": None, "test": "0.3"}, "add --label"),
         ({"label": None, "network": 5}, "--network is for models"),
         ({"label": "labl"}, "no column 'labl'"),
         ({"group": "camra"}, "no column 'camra'"),
-        ({"group": "embedding"}, "expected names or numbers in column 'embedding'"),
-        ({"seeds": 1}, "--seeds must be between 2 and"),
-        ({"sample": 5}, "--sample must be at least 100"),
+        ({"group": "embedding"}, "column 'embedding'"),
+        ({"seeds": 1}, "--seeds must be"),
+        ({"sample": 5}, "--sample must be"),
         ({"seed": -1}, "--seed must be between"),
         ({"votes": "camera"}, "expected no --votes here"),
         ({"column": "camera"}, "expected no --column here"),
@@ -233,9 +233,9 @@ def test_options_of_a_subset_are_refused_without_one(table, option):
 def test_subsets_without_information_are_refused(tmp_path, columns, table):
     label = np.array(columns["label"])
     for name, kept, message in (
-        ("empty", np.zeros(300, bool), "expected kept rows .* got none"),
-        ("whole", np.ones(300, bool), "expected fewer rows than the table has, got all"),
-        ("alone", label == "class 1", "at least two classes, got .* 'class 1' alone"),
+        ("empty", np.zeros(300, bool), "kept rows"),
+        ("whole", np.ones(300, bool), "got all"),
+        ("alone", label == "class 1", "'class 1' alone"),
     ):
         with pytest.raises(InputError, match=message):
             judged(table, keys(tmp_path / f"{name}.parquet", columns, kept))

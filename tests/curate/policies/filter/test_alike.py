@@ -88,11 +88,11 @@ def test_a_key_may_hold_the_sign_of_a_cosine(dataset):
 @pytest.mark.parametrize(
     ("example", "words"),
     [
-        ("nobody", "no key 'nobody', and there is no such file"),
-        ("k1=1.5", "above 0 and at most 1"),
-        ("k1=0", "above 0 and at most 1"),
-        ("k1=nan", "above 0 and at most 1"),
-        ("k5", "no embedding in the table"),
+        ("nobody", "no key 'nobody'"),
+        ("k1=1.5", "above 0 and"),
+        ("k1=0", "above 0 and"),
+        ("k1=nan", "above 0 and"),
+        ("k5", "no embedding"),
         ("", "no key ''"),
     ],
 )

@@ -192,12 +192,12 @@ def test_keywords_say_the_same_as_rules(scored, tmp_path):
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        ([KeepTop(5, "kapa_a")], "no column 'kapa_a'; did you mean 'kappa_a'"),
-        ([KeepTop(5, "label")], "expected numbers in column 'label' .*got string.*--where"),
-        ([KeepTop(5, "kappa_a", "lable")], "no column 'lable'; did you mean 'label'"),
-        ([KeepTop(5, "kappa_a", "embedding")], "expected names or numbers in column 'embedding'"),
+        ([KeepTop(5, "kapa_a")], "did you mean 'kappa_a'"),
+        ([KeepTop(5, "label")], "got string.*--where"),
+        ([KeepTop(5, "kappa_a", "lable")], "did you mean 'label'"),
+        ([KeepTop(5, "kappa_a", "embedding")], "column 'embedding'"),
         ([Where("lable == 'cat'")], "column 'lable'"),
-        ([], "expected at least one rule"),
+        ([], "at least one rule"),
     ],
 )
 def test_a_rule_that_does_not_fit_the_table_is_one_line_and_writes_nothing(scored, tmp_path, rules, words):

@@ -245,19 +245,19 @@ def use_all_rules():
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ("min = acme_rules:EveryNth", "acme_rules adds a rule 'min', which curate already has"),
-        ("broken = acme_missing:Rule", "acme_rules cannot be loaded .*ModuleNotFoundError"),
-        ("nothing = acme_rules:CODE", "acme_rules cannot be loaded .*AttributeError"),
-        ("other = acme_rules:EveryNth", "'other' is not a rule: .* of that name"),
+        ("min = acme_rules:EveryNth", "a rule 'min'"),
+        ("broken = acme_missing:Rule", "acme_rules .*ModuleNotFoundError"),
+        ("nothing = acme_rules:CODE", "acme_rules .*AttributeError"),
+        ("other = acme_rules:EveryNth", "'other' is not a rule"),
         ("label = acme_rules:Label", "--label"),
         ("help = acme_rules:Help", "--help"),
         ("judges = acme_rules:Judges", "--judges"),
-        ("bare = acme_rules:Bare", "'bare' is not a rule: it lacks bare"),
-        ("half = acme_rules:Half", "'half' is not a rule: it lacks judge"),
+        ("bare = acme_rules:Bare", "it lacks bare"),
+        ("half = acme_rules:Half", "it lacks judge"),
         ("every nth = acme_rules:Spaced", "'every nth'"),
         ("Every_Nth = acme_rules:Upper", "'Every_Nth'"),
-        ("listed = acme_rules:Listed", "'listed' is not a rule: .* dict"),
-        ("word = acme_rules:Word", "'word' is not a rule: .* 'class'"),
+        ("listed = acme_rules:Listed", "'listed' .* dict"),
+        ("word = acme_rules:Word", "'word' .* 'class'"),
     ],
 )
 def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monkeypatch, entries, words):

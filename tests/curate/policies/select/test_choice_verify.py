@@ -123,11 +123,11 @@ def test_a_receipt_that_was_tampered_with_is_one_line(made):
     _, _, _, result = made
     receipt = json.loads(result.receipt.read_text())
     for change, said in (
-        ({"settings": "x"}, "settings of the rule of the receipt"),
+        ({"settings": "x"}, "settings of the rule"),
         ({"strategy": "nothing"}, "unknown strategy 'nothing'"),
         ({"budget": "many"}, "--budget takes"),
         ({"gate": "x"}, "a number as gate"),
-        ({"seed": None}, "a whole number as seed"),
+        ({"seed": None}, "as seed"),
     ):
         other = json.loads(json.dumps(receipt))
         other["policy"][0].update(change)

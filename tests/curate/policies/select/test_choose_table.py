@@ -245,43 +245,40 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"budget": 61}, "between 1 and the 60 rows that may be picked, got 61; there are 60 rows"),
+        ({"budget": 61}, "got 61"),
         (
             {"budget": 55, "labelled_where": LABELLED},
-            "between 1 and the 50 rows that may be picked, got 55; of 60 rows 10 labelled; choose fewer",
+            "got 55",
         ),
         (
             {"budget": 1, "labelled_where": "key like 'img%'"},
-            "expected rows that can be picked, got none: of 60 rows 60 labelled",
+            "60 rows 60 labelled",
         ),
         (
             {"strategy": "margin"},
-            "the strategy margin needs the classes of some labelled rows, got none; pass them with --labelled",
+            "margin needs .*--labelled",
         ),
         (
             {"strategy": "margin", "labelled_where": LABELLED, "label": "empty"},
-            "margin needs the classes of some labelled rows, got 10 rows without a class",
+            "10 rows without",
         ),
-        ({"strategy": "entropy"}, "the strategy entropy needs the classes"),
+        ({"strategy": "entropy"}, "entropy needs"),
         (
             {"strategy": "stratified", "set": {"by": "given"}, "label": "empty"},
-            (
-                "expected classes in column 'empty', got none in the 60 rows that may be picked; choose another "
-                "with --label"
-            ),
+            ("column 'empty'"),
         ),
-        ({"strategy": "stratified"}, "the strategy stratified needs the classes of some labelled rows, got none"),
-        ({"strategy": "score"}, "the strategy score needs --score COLUMN"),
+        ({"strategy": "stratified"}, "stratified needs"),
+        ({"strategy": "score"}, "needs --score COLUMN"),
         (
             {"strategy": "score", "score": "aesthetic"},
-            "write --score max:aesthetic for high ones, or --score min:aesthetic",
+            "--score min:aesthetic",
         ),
         ({"strategy": "score", "score": "kappa_mcinfonc"}, "did you mean 'kappa_mcinfonce'"),
-        ({"score": "unc_losspred"}, "--score is for the strategy score; auto has its own"),
-        ({"quality": "unc_losspred"}, "--quality unc_losspred is for --gate, --discount or --noise-guard"),
-        ({"discount": True, "quality": "aesthetic"}, "write --quality max:aesthetic for high ones"),
-        ({"noise_guard": True, "gate": 0.1}, "leave out --gate and --discount"),
-        ({"per": "label", "balance": "label"}, "leave one of them out"),
+        ({"score": "unc_losspred"}, "auto has its own"),
+        ({"quality": "unc_losspred"}, "--quality unc_losspred is for"),
+        ({"discount": True, "quality": "aesthetic"}, "--quality max:aesthetic"),
+        ({"noise_guard": True, "gate": 0.1}, "--gate and --discount"),
+        ({"per": "label", "balance": "label"}, "one of them out"),
         ({"per": "no"}, "has no column 'no'"),
         ({"labelled_where": LABELLED, "label": "spcies"}, "has no column 'spcies'"),
         ({"labelled_where": "nothing = 1"}, "--labelled-where .*nothing"),

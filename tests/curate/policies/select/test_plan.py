@@ -163,22 +163,22 @@ def test_nothing_is_written_to_the_pool():
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        (SelectRequest(budget="85"), "between 1 and the 84 rows that may be picked, got 85"),
+        (SelectRequest(budget="85"), "84 rows .*got 85"),
         (SelectRequest(budget="1%", strategy="random"), "got 0"),
         (
             SelectRequest("k-center", "3", discount=True),
-            r"works with strategies that rank by a score .* got k-center; use --gate",
+            "got k-center; use --gate",
         ),
-        (SelectRequest("random", "80", gate=0.5), "candidates that pass the gate at 0.5, got 80; lower the gate"),
+        (SelectRequest("random", "80", gate=0.5), "got 80; .*gate"),
         (SelectRequest("pick-me", "3"), "unknown strategy 'pick-me'"),
         (
             SelectRequest("auto", "3", {"bandwith": 1}),
-            "the strategy auto has no parameter 'bandwith'; did you mean 'bandwidth'",
+            "did you mean 'bandwidth'",
         ),
-        (SelectRequest("auto", "3", {"bandwidth": "wide"}), "auto's bandwidth takes a number, got 'wide'"),
-        (SelectRequest("auto", "3", {"bandwidth": "-1"}), "the bandwidth must be between 0.001 and 1000"),
-        (SelectRequest("k-center", "3", {"unit": "maybe"}), "k-center's unit takes true or false, got 'maybe'"),
-        (SelectRequest("random", "3", {"x": 1}), r"the strategy random has no parameter 'x' \(its parameters: none\)"),
+        (SelectRequest("auto", "3", {"bandwidth": "wide"}), "got 'wide'"),
+        (SelectRequest("auto", "3", {"bandwidth": "-1"}), "bandwidth must be"),
+        (SelectRequest("k-center", "3", {"unit": "maybe"}), "got 'maybe'"),
+        (SelectRequest("random", "3", {"x": 1}), "no parameter 'x'"),
     ],
 )
 def test_what_cannot_be_chosen_is_one_line(plan, said):
@@ -192,15 +192,15 @@ def test_what_cannot_be_chosen_is_one_line(plan, said):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"budget": "0"}, "--budget takes .* got 0"),
+        ({"budget": "0"}, "--budget .*got 0"),
         ({"budget": "-3"}, "--budget takes"),
         ({"budget": "1.5"}, "--budget takes"),
-        ({"gate": 1.0}, r"the gate must be in \[0, 1\), got 1"),
+        ({"gate": 1.0}, r"gate .*got 1"),
         ({"gate": float("nan")}, "got nan"),
-        ({"min_distance": 0.0}, r"must be in \(0, 2\].* got 0"),
+        ({"min_distance": 0.0}, "got 0"),
         ({"min_distance": 2.5}, "got 2.5"),
         ({"min_distance": float("nan")}, "got nan"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"seed": -1}, "--seed .*got -1"),
     ],
 )
 def test_a_plan_out_of_range_is_one_line(given, said):

@@ -116,18 +116,18 @@ def test_names_and_the_columns_of_the_table_are_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"train": "80%"}, r"shares of 2 to 100 sides, got 1; .* --train 80%"),
-        ({"train": "80%", "test": "10%"}, r"sum to 90% \(train 80%, test 10%\), expected 100%: 10% is missing"),
-        ({"train": 0.8, "val": 0.15, "test": 0.1}, "sum to 105% .*: 5% too much"),
-        ({"train": "800", "test": "20%"}, "--train takes a share, such as 10% or 0.1, got 800"),
-        ({"train": "80%", "side": ["train=20%"]}, "--side train was given twice"),
+        ({"train": "80%"}, r"got 1; .* --train 80%"),
+        ({"train": "80%", "test": "10%"}, "10% is missing"),
+        ({"train": 0.8, "val": 0.15, "test": 0.1}, "5% too much"),
+        ({"train": "800", "test": "20%"}, "--train .*got 800"),
+        ({"train": "80%", "side": ["train=20%"]}, "--side train was given"),
         ({"train": "80%", "side": ["dev"]}, "NAME=SHARE|NAME=VALUE"),
         ({**USUAL, "per": ["labl"]}, "did you mean 'label'"),
-        ({**USUAL, "per": ["lists"]}, "names or numbers in column 'lists'"),
-        ({**USUAL, "per": ["label"], "group": "label"}, "'label' is given to both"),
-        ({**USUAL, "finder": "bytes", "duplicates": False}, "leave one of them out"),
-        ({**USUAL, "finder": "signature"}, "finder signature needs the column signature"),
-        ({**USUAL, "group": "one"}, "1 group of rows cannot fill 3 sides .*: the largest has 30 of 30 rows"),
+        ({**USUAL, "per": ["lists"]}, "column 'lists'"),
+        ({**USUAL, "per": ["label"], "group": "label"}, "'label' is given"),
+        ({**USUAL, "finder": "bytes", "duplicates": False}, "one of them out"),
+        ({**USUAL, "finder": "signature"}, "the column signature"),
+        ({**USUAL, "group": "one"}, "30 of 30 rows"),
     ],
 )
 def test_what_cannot_be_split_is_one_line_and_nothing_is_written(tmp_path, given, words):
