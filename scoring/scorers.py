@@ -42,7 +42,7 @@ class Scorer(Protocol):
         """Return its columns by name, each of shape (N,); a pure function."""
 
 
-WHERE: dict[str, str] = {  # to add a scorer, add a line
+HEADS: dict[str, str] = {  # trained scorers; to add one, add a line
     "kappa": "scoring.heads:KappaHeadSpec",
     "norm": "scoring.heads:NormHeadSpec",
     "uncertainty": "scoring.heads:UncertaintyHeadSpec",
@@ -55,6 +55,9 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
     "mcdropout": "scoring.class_heads:DropoutHeadSpec",
     "hetxl": "scoring.class_heads:HetXLHeadSpec",
     "sngp": "scoring.class_heads:SNGPHeadSpec",
+}
+WHERE: dict[str, str] = {  # all scorers; to add one that needs no training, add a line
+    **HEADS,
     "crops": "scoring.crops:CropsScorer",
     "dropout": "scoring.class_heads:DropoutScorer",
     "neighbour": "scoring.relative.scorers:NeighbourScorer",
@@ -63,9 +66,9 @@ WHERE: dict[str, str] = {  # to add a scorer, add a line
 SCORERS: Mapping[str, type[Scorer]] = Lazy(WHERE)
 
 
-def free_scorers() -> dict[str, type[Scorer]]:
+def free_scorers() -> Mapping[str, type[Scorer]]:
     """Return the scorers that need no training, by name."""
-    return {name: kind for name, kind in SCORERS.items() if kind.needs not in TRAINED}
+    return Lazy({name: place for name, place in WHERE.items() if name not in HEADS})
 
 
 def scorers_named(names: Iterable[str]) -> dict[str, Scorer]:

@@ -22,7 +22,7 @@ from scoring.heads import (
 )
 from scoring.images import Preprocessing
 from scoring.model import ModelSpec, ScoringModel
-from scoring.scorers import SCORERS, TRAINED
+from scoring.scorers import HEADS, SCORERS, TRAINED
 
 SPECS = [
     KappaHeadSpec(8, 3.0),
@@ -46,7 +46,8 @@ def test_a_head_is_read_as_it_was_written(spec):
 
 
 def test_every_kind_is_tried_here():
-    assert {spec.kind for spec in SPECS} == {name for name, kind in SCORERS.items() if kind.needs in TRAINED}
+    trained = {name for name, kind in SCORERS.items() if kind.needs in TRAINED}
+    assert {spec.kind for spec in SPECS} == trained == set(HEADS)
 
 
 def test_a_record_from_before_there_were_kinds_is_a_kappa_head():

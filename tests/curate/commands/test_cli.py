@@ -39,18 +39,20 @@ def test_the_version_is_one_line():
     assert result.exit_code == 0
 
 
-def test_help_takes_at_most_two_and_a_half_times_as_long_as_importing_typer():
+def test_help_takes_at_most_twice_as_long_as_importing_typer():
     def seconds(code):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime  # of work, however busy the machine is
+        """Return user and system time, which a busy machine changes little; their shares are sampled."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         python(code, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
-        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     full = "import sys; sys.argv = ['curate', '--help']; from curate.cli import main; main()"
     typer_alone, of_help = [], []
-    while len(of_help) < 5 or (min(of_help) > 2.5 * min(typer_alone) and len(of_help) < 25):  # other work adds time
+    while len(of_help) < 5 or (min(of_help) > 2 * min(typer_alone) and len(of_help) < 25):  # other work adds time
         typer_alone.append(seconds("import typer"))
         of_help.append(seconds(full))
-    assert min(of_help) <= 2.5 * min(typer_alone)
+    assert min(of_help) <= 2 * min(typer_alone)
 
 
 @pytest.mark.parametrize(
