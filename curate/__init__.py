@@ -11,46 +11,48 @@ from typing import TYPE_CHECKING, Any
 from curate.version import __version__
 
 if TYPE_CHECKING:
-    from curate.calibration.fit import calibrate
-    from curate.diagnosis.run import doctor
-    from curate.engines.score import score
-    from curate.evaluation.comparison.run import compare
-    from curate.evaluation.run import evaluate
-    from curate.exporting.subset import export
-    from curate.fitting.fit import fit
-    from curate.fitting.merge import merge
-    from curate.lineage.diff import diff
-    from curate.lineage.explain import explain
-    from curate.lineage.verify import verify
-    from curate.pipelines import clean, run
-    from curate.policies.audit.draw import review_plan
-    from curate.policies.audit.examine import review_verdicts
-    from curate.policies.balance.policy import balance
-    from curate.policies.dedup.policy import dedup
+    from curate.calibration.fit import calibrate as calibrate
+    from curate.diagnosis.run import doctor as doctor
+    from curate.engines.score import score as score
+    from curate.evaluation.comparison.run import compare as compare
+    from curate.evaluation.run import evaluate as evaluate
+    from curate.exporting.subset import export as export
+    from curate.fitting.fit import fit as fit
+    from curate.fitting.merge import merge as merge
+    from curate.lineage.diff import diff as diff
+    from curate.lineage.explain import explain as explain
+    from curate.lineage.verify import verify as verify
+    from curate.pipelines import clean as clean
+    from curate.pipelines import run as run
+    from curate.policies.audit.draw import review_plan as review_plan
+    from curate.policies.audit.examine import review_verdicts as review_verdicts
+    from curate.policies.balance.policy import balance as balance
+    from curate.policies.dedup.policy import dedup as dedup
     from curate.policies.filter.policy import filter as filter
-    from curate.policies.issues.policy import issues
-    from curate.policies.labels.policy import labels
-    from curate.policies.select.policy import select
-    from curate.policies.split.policy import split
-    from curate.reporting.plots.plot import plot
-    from curate.reporting.write import report
-    from curate.retrieval.run import retrieve
-    from curate.reviewing.serve import review
-    from curate.rounds.import_labels import round_import
-    from curate.rounds.init import round_init
-    from curate.rounds.labels import round_labels
-    from curate.rounds.next import round_next
-    from curate.rounds.simulation.plot import round_plot
-    from curate.rounds.simulation.run import round_simulate
-    from curate.rounds.status import round_status
-    from curate.selftests.run import selftest
-    from curate.sheets.contact import sheet
+    from curate.policies.issues.policy import issues as issues
+    from curate.policies.labels.policy import labels as labels
+    from curate.policies.select.policy import select as select
+    from curate.policies.split.policy import split as split
+    from curate.reporting.plots.plot import plot as plot
+    from curate.reporting.write import report as report
+    from curate.retrieval.run import retrieve as retrieve
+    from curate.reviewing.serve import review as review
+    from curate.rounds.import_labels import round_import as round_import
+    from curate.rounds.init import round_init as round_init
+    from curate.rounds.labels import round_labels as round_labels
+    from curate.rounds.next import round_next as round_next
+    from curate.rounds.simulation.plot import round_plot as round_plot
+    from curate.rounds.simulation.run import round_simulate as round_simulate
+    from curate.rounds.status import round_status as round_status
+    from curate.selftests.run import selftest as selftest
+    from curate.sheets.contact import sheet as sheet
     from curate.sheets.notebook import open as open
-    from curate.training.cache import cache
-    from curate.training.info import info
-    from curate.training.models import models, models_convert
-    from curate.training.train import train
-    from scoring.errors import InputError
+    from curate.training.cache import cache as cache
+    from curate.training.info import info as info
+    from curate.training.models import models as models
+    from curate.training.models import models_convert as models_convert
+    from curate.training.train import train as train
+    from scoring.errors import InputError as InputError
 
 _MODULES = {
     "score": "curate.engines.score",
@@ -97,49 +99,7 @@ _MODULES = {
     "InputError": "scoring.errors",
 }
 # Not ``filter`` and ``open``: a star import would replace Python's own.
-__all__ = [
-    "InputError",
-    "__version__",
-    "balance",
-    "cache",
-    "calibrate",
-    "clean",
-    "compare",
-    "dedup",
-    "diff",
-    "doctor",
-    "evaluate",
-    "explain",
-    "export",
-    "fit",
-    "info",
-    "issues",
-    "labels",
-    "merge",
-    "models",
-    "models_convert",
-    "plot",
-    "report",
-    "retrieve",
-    "review",
-    "review_plan",
-    "review_verdicts",
-    "round_import",
-    "round_init",
-    "round_labels",
-    "round_next",
-    "round_plot",
-    "round_simulate",
-    "round_status",
-    "run",
-    "score",
-    "select",
-    "selftest",
-    "sheet",
-    "split",
-    "train",
-    "verify",
-]
+__all__ = ["__version__", *(name for name in _MODULES if name not in ("filter", "open"))]
 
 
 def __getattr__(name: str) -> Any:

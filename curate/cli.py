@@ -37,7 +37,8 @@ DISK_ERRORS = frozenset(
 # Headings of --help, in their order.
 START, CHOOSE, LOOK = "Start here", "Choose images", "Look at tables and images"
 MEASURE, TRACE, TRAIN = "Measure", "Trace and repeat", "Models"
-BRIEF = (LOOK, MEASURE, TRACE, TRAIN)  # headings whose commands are listed by name only
+ADDED = "Of other packages"
+BRIEF = (LOOK, MEASURE, TRACE, TRAIN, ADDED)  # headings whose commands are listed by name only
 
 
 class Ended(SystemExit):
@@ -147,7 +148,9 @@ def root(
     """Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select."""
 
 
-# Every command in help order: its name (also of its module, whose PARSER, if any, parses the line) and its heading.
+# To add a command, add a line: its name, also of its module, and its heading, in help order. Other packages add theirs
+# by the entry point group ``curate.commands``. A module has a function ``run``, and may have PARSER, the class that
+# parses the line, SUBCOMMANDS, further functions, and RUNS_ALONE or RUNS_OTHERS: without arguments, or other commands.
 COMMANDS = (
     ("clean", START),
     ("score", START),
@@ -181,9 +184,7 @@ COMMANDS = (
     ("cache", TRAIN),
     ("models", TRAIN),
 )
-SUBCOMMANDS = {"review": ("plan", "verdicts"), "models": ("convert",)}  # further functions of the module
-RUN_ALONE = {"doctor", "models"}  # can be run without arguments; other commands show their help
-RUN_OTHERS = {"clean", "run"}  # runs commands as steps
+MODULES = {"round": "rounds"}  # of commands with a module of another name
 LISTED = (["--help"], ["-h"], ["help"])  # command lines that request the list of commands
 
 
@@ -193,37 +194,83 @@ def command_line(names: Collection[str], *, listed: bool = False) -> typer.Typer
     ``listed`` leaves out what a list of commands does not show: options, which take half of the time, and brief
     commands.
     """
+    known = dict(COMMANDS) if set(names) <= set(dict(COMMANDS)) else all_commands()
+    brief = [heading for heading in BRIEF if heading in known.values()]
     line = plain_app(
         add_completion=True,
         name="curate",
-        cls=grouped(START, CHOOSE, LOOK, MEASURE, TRACE, TRAIN, brief=BRIEF),
+        cls=grouped(START, CHOOSE, *brief, brief=brief),
         help="Turn a folder of images into the subset worth training on: score them, then filter, deduplicate, select.",
         no_args_is_help=True,
     )
     line.callback()(root)
-    for name, heading in (each for each in COMMANDS if each[0] in names):
-        if name == "round":
-            from curate.commands import rounds
-
-            line.add_typer(rounds.group(user_errors), rich_help_panel=heading, name=name)
+    for name, heading in ((each, known[each]) for each in known if each in names):
+        if listed and heading in BRIEF:
+            line.command(name, rich_help_panel=heading)(lambda: None)
+            continue
+        module = module_of(name)
+        if hasattr(module, "group"):
+            line.add_typer(module.group(user_errors), rich_help_panel=heading, name=name)
         elif listed:
-            words = "" if heading in BRIEF else import_module(f"curate.commands.{name}").run.__doc__
-            line.command(name, rich_help_panel=heading, help=words)(lambda: None)
+            line.command(name, rich_help_panel=heading, help=module.run.__doc__)(lambda: None)
         else:
-            inner = {each: _run(name, each) for each in SUBCOMMANDS.get(name, ())}
-            parser = getattr(import_module(f"curate.commands.{name}"), "PARSER", None)
-            cls = with_subcommands(**inner) if inner else parser
-            line.command(name, rich_help_panel=heading, cls=cls, no_args_is_help=name not in RUN_ALONE)(_run(name))
+            inner = {each: user_errors(getattr(module, each)) for each in getattr(module, "SUBCOMMANDS", ())}
+            cls = with_subcommands(**inner) if inner else getattr(module, "PARSER", None)
+            alone = getattr(module, "RUNS_ALONE", False)
+            line.command(name, rich_help_panel=heading, cls=cls, no_args_is_help=not alone)(user_errors(module.run))
     return line
 
 
-def _run(module: str, function: str = "run") -> Callable[..., None]:
-    return user_errors(getattr(import_module(f"curate.commands.{module}"), function))
+def all_commands() -> dict[str, str]:
+    """Return name -> heading of all commands, also of other packages; InputError for a name that is taken."""
+    from scoring import plugins
+
+    known = dict(COMMANDS)
+    added = plugins.plugins(plugins.COMMANDS)
+    if taken := next((name for name in added if name in known), None):
+        raise InputError(
+            f"{plugins.package_of(added[taken])} adds a command {taken!r}, which curate already has; remove that "
+            "package, or rename its command"
+        )
+    return known | dict.fromkeys(added, ADDED)
+
+
+def module_of(name: str) -> Any:
+    """Return the module of a command, imported; InputError for one of another package that cannot be used."""
+    if name in dict(COMMANDS):
+        return import_module(f"curate.commands.{MODULES.get(name, name)}")
+    from scoring import plugins
+
+    module = plugins.load_plugin(plugins.plugins(plugins.COMMANDS)[name])
+    if not callable(getattr(module, "run", None)) or not (module.run.__doc__ or "").strip():
+        raise InputError(
+            f"the plug-in {name!r} is not a command: expected a module with a documented function run, got {module!r}"
+        )
+    return module
 
 
 @functools.cache
 def _full_command_line() -> typer.Typer:
-    return command_line([name for name, *_ in COMMANDS])
+    """Return the command line with all commands, except unusable ones of other packages."""
+    usable = [name for name, _ in COMMANDS]
+    for name in set(all_commands()) - {*usable}:
+        with suppress(InputError):
+            module_of(name)
+            usable.append(name)
+    return command_line(usable)
+
+
+def _line_for(words: list[str]) -> typer.Typer:
+    """Return the command line with the commands that a typed line needs."""
+    first = words[0] if words else ""
+    if first in dict(COMMANDS) and not getattr(module_of(first), "RUNS_OTHERS", False):
+        return command_line([first])
+    if first in dict(COMMANDS):
+        return command_line([name for name, _ in COMMANDS])
+    known = all_commands()
+    if words in LISTED:
+        return command_line(known, listed=True)
+    return command_line([first]) if first in known else _full_command_line()
 
 
 def __getattr__(name: str) -> Any:
@@ -263,11 +310,11 @@ def main() -> None:
     sys.meta_path.insert(0, NoPandas())
     gc.set_threshold(50_000)  # no garbage collection of modules, which takes a twentieth of the start
     atexit.register(gc.freeze)  # and a tenth of a second at the end
-    typed = {name for name, *_ in COMMANDS if name not in RUN_OTHERS}.intersection(sys.argv[1:2])
-    if sys.argv[1:] in LISTED:
-        line = command_line([name for name, *_ in COMMANDS], listed=True)
-    else:
-        line = command_line(typed) if typed else _full_command_line()
+    try:
+        line = _line_for(sys.argv[1:])
+    except InputError as error:  # a package whose command cannot be used
+        say(f"error: {error}")
+        raise SystemExit(EXIT_MISTAKE) from None
     try:
         line()
     finally:

@@ -1,4 +1,4 @@
-"""Plug-ins of other packages by entry point: training methods, backbones and filter rules."""
+"""Plug-ins of other packages by entry point: training methods, backbones, filter rules and commands."""
 
 import sys
 from functools import cache
@@ -10,7 +10,7 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-METHODS, BACKBONES, RULES = "curate.methods", "curate.backbones", "curate.rules"
+METHODS, BACKBONES, RULES, COMMANDS = "curate.methods", "curate.backbones", "curate.rules", "curate.commands"
 
 
 def plugins(group: str) -> "dict[str, EntryPoint]":
@@ -58,7 +58,7 @@ def package_in(error: BaseException) -> str:
     places = {(str(frame.f_globals.get("__name__")), frame.f_code.co_qualname.partition(".")[0]) for frame in frames}
     modules = {module.partition(".")[0] for module, _ in places} - {"curate", "scoring", "trainers"}
     paths = tuple(sys.path)
-    points = [point for group in (METHODS, BACKBONES, RULES) for point in _entry_points(group, paths)]
+    points = [point for group in (METHODS, BACKBONES, RULES, COMMANDS) for point in _entry_points(group, paths)]
     of_package = [point for point in points if point.module.partition(".")[0] in modules]
     exact = [point for point in of_package if (point.module, point.attr) in places]
     if exact:

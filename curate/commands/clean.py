@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from curate.cleaning.result import CleanResult
 
 
+RUNS_OTHERS = True  # commands as steps
+
+
 @command_of(CleanOptions)
 def run(request: CleanOptions, output: Output, ctx: typer.Context) -> NextCommand:
     """Drop unusable images and copies, and list what to review.

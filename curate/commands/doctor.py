@@ -12,6 +12,7 @@ from curate.diagnosis.options import DoctorOptions
 if TYPE_CHECKING:
     from curate.diagnosis.contract import MachineFact
 
+RUNS_ALONE = True  # without arguments
 MARKS = {"ok": " ", "note": "!", "problem": "X"}
 
 

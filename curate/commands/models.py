@@ -7,6 +7,8 @@ from curate.commands.declared import command_of
 from curate.commands.printing import NextCommand, Output, emit, say, show, suggest
 from curate.training.options import ModelsConvertOptions, ModelsOptions
 
+SUBCOMMANDS = ("convert",)
+RUNS_ALONE = True  # without arguments
 GOOD_FOR = {  # purpose of shipped models by name; a card may have the same key
     "trio": (
         "small images, and where speed matters: one small network, complete in this package; on domains "

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from curate.reporting.served.server import Server
 
 
+SUBCOMMANDS = ("plan", "verdicts")
+
+
 @command_of(ReviewOptions)
 def run(
     request: ReviewOptions, output: Output, no_open: Annotated[bool, Option("Do not open a browser.")] = False

@@ -18,6 +18,7 @@ from scoring.errors import InputError
 if TYPE_CHECKING:
     from curate.pipeline.run import PipelineResult
 
+RUNS_OTHERS = True  # commands as steps
 KILLED = 128  # exit codes from here mean interrupted, which the command has reported
 
 

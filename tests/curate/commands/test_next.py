@@ -106,7 +106,7 @@ def names():
     for name in GROUP.commands:
         if name != "round":
             yield name
-        yield from (f"{name} {each}" for each in cli.SUBCOMMANDS.get(name, ()))
+        yield from (f"{name} {each}" for each in getattr(cli.module_of(name), "SUBCOMMANDS", ()))
     yield from (f"round {each}" for each in rounds.COMMANDS)
 
 

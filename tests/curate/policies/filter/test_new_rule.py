@@ -1,14 +1,12 @@
 """A rule that a package outside the project adds by an entry point is a rule everywhere."""
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from other_packages import ROOT, install, python
 
 from curate.policies.filter.options import with_rules
 from curate.policies.filter.rules import rule_from_json
@@ -16,7 +14,6 @@ from curate.policies.filter.table import OF_RULES, RULES
 from scoring import plugins
 from scoring.errors import InputError
 
-ROOT = Path(__file__).parents[4]
 CODE = '''
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -177,25 +174,13 @@ except TypeError as error:
 """
 
 
-def install(folder, name, entries, code=CODE):
-    """Put a package into a folder of packages, as pip does."""
-    (folder / f"{name}-1.0.dist-info").mkdir(parents=True)
-    (folder / f"{name}.py").write_text(code)
-    (folder / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (folder / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(f"[curate.rules]\n{entries}\n")
-    return folder
-
-
-def python(*line, folder, packages="site"):
-    paths = os.pathsep.join([str(ROOT), str(folder / packages)])
-    env = os.environ | {"PYTHONPATH": paths}
-    return subprocess.run([sys.executable, *map(str, line)], capture_output=True, text=True, cwd=folder, env=env)
+IN_DOCS = "import sys; sys.path.insert(0, sys.argv[1]); import generate; print(generate.rules())"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rule")
-    install(folder / "site", "acme_rules", "every-nth = acme_rules:EveryNth")
+    install(folder / "site", "acme_rules", "every-nth = acme_rules:EveryNth", CODE)
     columns = {"key": [f"{row:02d}" for row in range(10)], "kappa_visimsiam": np.arange(10.0)}
     pl.DataFrame(columns).write_parquet(folder / "s.parquet")
     return folder
@@ -261,7 +246,7 @@ def use_all_rules():
     ],
 )
 def test_a_package_whose_rule_cannot_be_used_is_named_in_one_line(tmp_path, monkeypatch, entries, words):
-    monkeypatch.syspath_prepend(install(tmp_path, "acme_rules", entries))
+    monkeypatch.syspath_prepend(install(tmp_path, "acme_rules", entries, CODE))
     try:
         with pytest.raises(InputError, match=words) as error:
             use_all_rules()
@@ -332,7 +317,7 @@ def test_a_package_that_cannot_be_loaded_ends_only_what_uses_it(folder):
 
 def test_two_packages_with_one_rule_end_a_filter_and_nothing_else(folder):
     for name in ("acme_rules", "brush_rules"):
-        install(folder / "both", name, f"every-nth = {name}:EveryNth")
+        install(folder / "both", name, f"every-nth = {name}:EveryNth", CODE)
     lines = ["filter s.parquet --max 1 -o no.parquet", "--help"]
     result = python("-c", EVERY_LINE, *lines, folder=folder, packages="both")
     ended, shown, _ = result.stdout.split("END")
@@ -350,3 +335,8 @@ def test_installed_packages_are_searched_once(monkeypatch):
     plugins.plugins(plugins.RULES)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: pytest.fail("searched again"))
     plugins.plugins(plugins.RULES)
+
+
+def test_the_rule_is_in_the_generated_reference(folder):
+    done = python("-c", IN_DOCS, ROOT / "docs", folder=folder)
+    assert "| `--every-nth N` | Keep every N-th row. |" in done.stdout.splitlines(), done.stderr
