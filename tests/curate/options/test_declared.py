@@ -22,6 +22,7 @@ from curate.exporting.table import TOOLS
 from curate.options.function import callable_of
 from curate.options.option import Note, Option
 from curate.options.texts import MEANS
+from curate.options.values import part_of
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,33 @@ def test_an_option_declared_twice_or_without_a_text_is_an_error_at_once():
 
     with pytest.raises(TypeError, match=r"Bare\.dial"):
         callable_of(Bare, run_bake)
+
+
+def test_an_option_of_the_command_alone_is_declared_as_fields_are_and_any_option_can_be_moved():
+    app = plain_app()
+
+    @app.command()
+    @command_of(BakeOptions, wait="heat", set="table")
+    def run(request: BakeOptions, wait: Annotated[bool, Option("Until the oven is hot.")] = False) -> None: ...
+
+    shown = CliRunner().invoke(app, ["--help"]).output
+    places = [shown.index(f"  --{name} ") for name in ("set", "heat", "wait", "top-heat", "on")]
+    assert places == sorted(places)
+    assert "Until the oven is hot." in shown
+
+
+@dataclass(frozen=True)
+class Tray:
+    heat: int
+    size: int = 3
+    rack: str = "low"
+
+
+def test_a_part_of_options_has_given_values_then_theirs_then_defaults():
+    assert part_of(Tray, BakeOptions("a", heat=20), rack="top") == Tray(20, 3, "top")
+    assert part_of(Tray, BakeOptions("a", heat=20), heat=30) == Tray(30)
+    with pytest.raises(TypeError, match="heat"):
+        part_of(Tray, Note("no heat"))
 
 
 def test_the_text_of_a_format_names_all():
