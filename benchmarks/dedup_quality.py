@@ -30,6 +30,7 @@ from named_data import add_data, open_data
 
 import curate
 from curate.policies.dedup.finders.table import FINDERS
+from curate.policies.dedup.words import REVIEW
 from curate.tables.needs import Needs
 from curate.tables.rows import Rows, read_rows
 from curate.tables.table import open_table
@@ -163,11 +164,12 @@ def finders(judged: Judged, rows: Rows) -> Iterator[tuple[str, Pairs, float]]:
 
 
 def as_run(path: Path, keys: list[str], folder: Path) -> Iterator[tuple[str, Pairs, float]]:
-    """Yield what whole runs of ``curate dedup`` put into one group."""
+    """Yield what whole runs of ``curate dedup`` put into one group, without crops that are only listed for review."""
     for name, options in AS_RUN.items():
         result = curate.dedup(path, folder / "subset.parquet", overwrite=True, **options)
-        table = pq.read_table(result.decisions, columns=["key", "group"])
-        group_of = dict(zip(table["key"].to_pylist(), table["group"].to_pylist(), strict=True))
+        rows = pq.read_table(result.decisions, columns=["key", "group", "rule", "reason"]).to_pylist()
+        listed = {row["key"] for row in rows if row["rule"] == REVIEW and "by crop" in row["reason"]}
+        group_of = {row["key"]: None if row["key"] in listed else row["group"] for row in rows}
         groups = np.array([-1 if group_of[key] is None else group_of[key] for key in keys])
         yield f"curate dedup, {name}", Pairs.within(groups), 1.0
 
