@@ -61,6 +61,8 @@ def command_of(
             if prints:
                 of_command["output"] = Output(of_command.pop("json_"), of_command.pop("quiet"))
             following = run(request(**values), **of_command)  # type: ignore[call-arg]
+            if not isinstance(following, NextCommand):  # of another package
+                return
             if not silent:
                 following.show()
             if following.code:

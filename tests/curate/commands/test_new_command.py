@@ -66,6 +66,14 @@ def test_the_command_runs_and_reports_mistakes_as_all_commands_do(folder):
     assert refused.stderr.startswith("error: none.parquet")
 
 
+def test_a_command_without_a_next_command_ends_as_well(tmp_path):
+    code = CODE.replace('return suggest("info", request.table)', "return None")
+    install(tmp_path / "site", "acme_tally", "tally = acme_tally", code, GROUP)
+    pl.DataFrame({"key": ["a"]}).write_parquet(tmp_path / "s.parquet")
+    done = curate("tally", "s.parquet", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 rows\n", "")
+
+
 def test_the_command_is_in_the_generated_reference(folder):
     done = python("-c", IN_DOCS, ROOT / "docs", folder=folder)
     assert "| `curate tally` | Count the rows of a table. |" in done.stdout.splitlines(), done.stderr
