@@ -19,7 +19,6 @@ DTYPES = ("float16", "float32")
 SHARD_ROWS = 4096
 DECODERS = ("cpu", "gpu")
 MAX_PIXELS = 100_000_000
-DECODE_TIMEOUT = 20.0
 PASSING = frozenset({"missing", "io_error"})  # statuses of an unavailable source
 TEMPORARY = PASSING | {"timeout"}  # statuses whose rows are read again when a complete run is repeated
 
