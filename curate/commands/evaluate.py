@@ -43,6 +43,7 @@ def run(
         curate evaluate scores.parquet --against other.parquet
         curate evaluate scores.parquet --subset kept.parquet --label label --group camera
     """
+    from curate.evaluation.results import Evaluation
     from curate.evaluation.run import run_evaluate
     from scoring.errors import InputError
 
@@ -60,7 +61,7 @@ def run(
     else:
         print_lines(evaluation.lines(), show, show_in_parts)
     output.written(report=out)
-    if request.subset is not None:
+    if not isinstance(evaluation, Evaluation):
         return to_export(request.subset)
-    columns = facts["columns"]
-    return suggest("filter", request.table, "--keep-top", "80%", "--column", columns[0], "-o", unused("kept.parquet"))
+    best = evaluation.best()
+    return suggest("filter", request.table, "--keep-top", "80%", "--column", best, "-o", unused("kept.parquet"))

@@ -1,6 +1,6 @@
 """The result of an evaluation: its measures and all messages about them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -227,6 +227,15 @@ class Evaluation(Printed):
     def verdict(self) -> list[str]:
         """Return advice based on the scores and labels; empty without labels."""
         return verdict(self.measures, self.caveats.few)
+
+    def best(self) -> str:
+        """Return the score that predicts errors best, as in the verdict; the first one without labels."""
+        known = {measure.name: measure.values for measure in self.measures if measure.values}
+        values: Mapping[str, Interval] = next((known[name] for name in QUALITY_MEASURES if name in known), {})
+        scores = {
+            name: each.value for name, each in values.items() if name not in NO_SCORES and each.value == each.value
+        }
+        return max(scores, key=lambda name: scores[name]) if scores else self.columns[0]
 
     def lines(self) -> list[str | Grid]:
         """Return the printed lines, tables at full width."""
