@@ -1,6 +1,7 @@
 """What commands cost next to other packages that answer the same question, in one run.
 
-    pip install --no-deps --target SITE imagededup cleanvision cleanlab imagehash PyWavelets pandas tabulate matplotlib
+    pip install --no-deps --target SITE imagededup cleanvision cleanlab imagehash PyWavelets
+    pip install --no-deps --target SITE pandas tabulate matplotlib termcolor
     python benchmarks/peers.py --site SITE [--fastdup PYTHON] [--data DATA] [--rounds 5] [--csv FILE]
 
 The 2,663 photographs of caltech_subset, as files in a folder of each class. Processor time of whole processes, imports
