@@ -146,9 +146,7 @@ class EvaluationWork:
         if self.codes is None:
             raise ValueError("labels must be read before they are measured")
         labels = correctness.label_tensor(self.codes[self.rows.index])
-        drawn = self._drawn()
-        if drawn is not None and self.training is not None:
-            matrix, labels = matrix[drawn], labels[drawn]
+        drawn = self._drawn() if self.training is None else None
         names = [self.classes[code] for code in self.codes[self.rows.index].tolist()]
         if self.training is not None:
             self.result_.caveats.shared = self.training.n_shared

@@ -110,7 +110,7 @@ class Condition:
         """
         arrays = [batch.column(name) for name in self.columns]
         if len(arrays) == 1 and pa.types.is_dictionary(arrays[0].type):
-            values, codes = arrays[0].dictionary, arrays[0].indices
+            values, codes = arrays[0].dictionary, arrays[0].indices.cast(pa.int64())
             truth = self._evaluated([pa.concat_arrays([values, pa.nulls(1, values.type)])], len(values) + 1)
             return np.asarray(truth[codes.fill_null(len(values)).to_numpy(zero_copy_only=False)])
         return self._evaluated(arrays, batch.num_rows)

@@ -39,7 +39,7 @@ def test_the_version_is_one_line():
     assert result.exit_code == 0
 
 
-def test_help_takes_at_most_twice_as_long_as_importing_typer():
+def test_help_takes_at_most_two_and_a_half_times_as_long_as_importing_typer():
     def seconds(code):
         """Return user and system time, which a busy machine changes little; their shares are sampled."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -49,10 +49,10 @@ def test_help_takes_at_most_twice_as_long_as_importing_typer():
 
     full = "import sys; sys.argv = ['curate', '--help']; from curate.cli import main; main()"
     typer_alone, of_help = [], []
-    while len(of_help) < 5 or (min(of_help) > 2 * min(typer_alone) and len(of_help) < 25):  # other work adds time
+    while len(of_help) < 5 or (min(of_help) > 2.5 * min(typer_alone) and len(of_help) < 25):  # other work adds time
         typer_alone.append(seconds("import typer"))
         of_help.append(seconds(full))
-    assert min(of_help) <= 2 * min(typer_alone)
+    assert min(of_help) <= 2.5 * min(typer_alone)
 
 
 @pytest.mark.parametrize(

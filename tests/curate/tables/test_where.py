@@ -300,6 +300,13 @@ def test_a_text_column_in_a_dictionary_gives_the_same_answers(text):
     assert coded.tolist() == plain.tolist()
 
 
+@pytest.mark.parametrize(("kind", "n"), [(pa.int8(), 128), (pa.uint8(), 256), (pa.int16(), 32_768)])
+def test_a_dictionary_may_have_as_many_values_as_its_codes(kind, n):
+    codes = pa.array([n - 1, None, 5], kind)
+    x = pa.DictionaryArray.from_arrays(codes, pa.array([f"c{code}" for code in range(n)]))
+    assert answers("x == 'c5'", pa.record_batch({"x": x})) == [False, None, True]
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [("width > 1 && height > 1", "and"), ("width > 1 || height > 1", "or"), ("width > 1 & height > 1", "and")],
