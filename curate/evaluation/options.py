@@ -87,9 +87,9 @@ class EvaluateOptions:
         int | None,
         shared(
             "--sample",
-            python="Measure that many rows, chosen by a hash of their keys; None for all, but against labels "
-            "without ``train`` for 20,000 of more than 100,000, compared with all. With ``subset``, train on at most that many; None for "
-            "50,000, and for fewer where classes are many.",
+            python="Measure that many rows, chosen by a hash of their keys; None for all, but against labels without "
+            "``train`` for 20,000 of more than 100,000, compared with all. With ``subset``, train on at most that "
+            "many; None for 50,000, and for fewer where classes are many.",
         ),
     ] = None
     announce: fields.Announce = lambda text: None
