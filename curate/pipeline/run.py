@@ -12,9 +12,8 @@ from curate.pipeline.file import Pipeline, read_pipeline
 from curate.pipeline.options import RunOptions
 from curate.pipeline.plan import Commands, Planned, plan
 from curate.pipeline.receipt import digest_of, outputs_of, stage_of, write_receipt
-from curate.pipeline.state import Done, Stage, looks, read_state, write_state
+from curate.pipeline.state import Done, Stage, looks, read_state, version_of, write_state
 from curate.policies.receipts import PIPELINE_RECEIPT
-from curate.version import __version__
 from scoring.lock import HeldFolder
 from scoring.lookup import require_known
 
@@ -161,15 +160,16 @@ class _Run:
         done = self.state.get(planned.step.name)
         if done is None or not done.outputs or planned.step.name in self.again:
             return False
-        same = done.words == _words(planned) and done.curate == __version__
+        same = done.words == _words(planned) and done.curate == version_of(planned.step.command)
         return same and done.inputs == self._inputs(planned) and self._states(done.outputs) == done.outputs
 
     def do(self, planned: Planned) -> int:
         """Run one step and record it; return its exit code."""
         name, before = planned.step.name, self.state.get(planned.step.name)
+        version = version_of(planned.step.command)
         anew = name in self.again or (not planned.kind.goes_on and before is not None)
         # Recorded first, so that leftovers of a killed run under the step's names are recognised.
-        self.state[name] = Done(_words(planned), {}, {})
+        self.state[name] = Done(_words(planned), {}, {}, curate=version)
         write_state(self.folder, self.state)
         inputs = self._inputs(planned)
         words = planned.words()
@@ -181,7 +181,7 @@ class _Run:
         stage = stage_of(planned.table, planned.out)
         outputs = outputs_of(planned.out)
         digests = {Path(os.path.relpath(path, self.folder)).as_posix(): digest_of(Path(path)) for path in outputs}
-        self.state[name] = Done(_words(planned), inputs, self._states(outputs), digests, stage)
+        self.state[name] = Done(_words(planned), inputs, self._states(outputs), digests, stage, version)
         write_state(self.folder, self.state)
         self.again.discard(name)
         return 0

@@ -15,6 +15,7 @@ from scoring.errors import InputError
 KIND = "pipeline state"
 FILE = "pipeline.state.json"
 MOST_BYTES = 64 << 20
+RULES = {"dedup": 1, "report": 1}  # command -> number to raise when its results change within a version: it runs again
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Done:
         outputs: the same for its outputs; empty if it was started but not completed.
         digests: of its outputs, by path from the pipeline's folder.
         stage: counts of its rows; None if unknown.
-        curate: the version that ran it.
+        curate: the version of the command, from ``version_of``.
     """
 
     words: tuple[str, ...]
@@ -51,6 +52,11 @@ class Done:
     digests: Mapping[str, str] = field(default_factory=dict)
     stage: Stage | None = None
     curate: str = __version__
+
+
+def version_of(command: str) -> str:
+    """Return the version of a command's results: steps of another one are not up to date."""
+    return f"{__version__}, rules {RULES[command]}" if command in RULES else __version__
 
 
 def path_state(path: Path, leave_out: Path) -> str:

@@ -86,6 +86,18 @@ def test_what_is_up_to_date_is_not_done_again(workdir):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+def test_a_step_of_other_rules_of_its_command_is_done_again_and_what_follows(workdir):
+    run("run", "curate.toml")
+    state = workdir / "curated" / "pipeline.state.json"
+    content = json.loads(state.read_text())
+    assert content["steps"]["once"]["curate"] != curate.__version__
+    assert content["steps"]["best"]["curate"] == curate.__version__
+    content["steps"]["once"]["curate"] = curate.__version__  # as written before the rules of dedup were counted
+    state.write_text(json.dumps(content))
+    assert states(run("run", "curate.toml"))[:2] == ["done"] * 2
+    assert states(run("run", "curate.toml")) == ["date"] * 4
+
+
 def test_another_option_does_its_step_again_and_what_follows(workdir):
     run("run", "curate.toml")
     write(workdir, "20%")
