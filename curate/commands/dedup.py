@@ -61,6 +61,8 @@ def recall_lines(report: "RecallReport") -> list[str]:
         f"{overall.detected:,} of {overall.n:,} found, {len(report.kinds)} edits of each of {images}, "
         f"seed {report.seed}; the mix of edits decides this number, so read it by kind"
     ]
+    if "listed" in overall.by_finder:
+        lines.append("listed: found, or listed for review as a crop; not counted as found")
     if report.elsewhere:
         copies = counted(report.elsewhere, "copy was", "copies were")
         lines.append(f"{copies} linked, but not with the original or its group: not found")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from curate.counted import counted
+from curate.policies.dedup.finders.searches import Search
 from curate.policies.dedup.finders.table import FINDERS, threshold_of
 from curate.policies.dedup.grouping.stars import Stars, find_stars
 from curate.policies.dedup.options import Progress
@@ -56,10 +57,7 @@ def list_crops(
     kept = among & (stars.finder < 0)
     if request.listed_crop is None or not kept.any():
         return np.zeros(len(kept), bool)
-    from curate.policies.dedup.finders.crops import NearParts, OnlyParts
-
-    views, compared_rows = request.views(), replace(rows, ok=rows.ok & kept)
-    search = OnlyParts(NearParts(compared_rows, request.listed_crop, views), compared_rows, views)
+    search = listed_search(request.listed_crop, request, rows, kept)
     search.prepare(compared)
     crops = find_stars(order, {CROP: search}, kept.copy(), protected)
     listed = crops.finder >= 0
@@ -67,6 +65,14 @@ def list_crops(
     stars.names = (*stars.names, CROP)
     stars.copy(listed, crops)
     return listed
+
+
+def listed_search(threshold: float, request: DedupRequest, rows: Rows, among: Mask) -> Search:
+    """Return the search for crops to list among some rows, mask (N,), with the views of the request."""
+    from curate.policies.dedup.finders.crops import NearParts, OnlyParts
+
+    views, compared_rows = request.views(), replace(rows, ok=rows.ok & among)
+    return OnlyParts(NearParts(compared_rows, threshold, views), compared_rows, views)
 
 
 def listed_note(rows: Mask) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from curate.policies.dedup.decide import Duplicates
 from curate.policies.dedup.finders.links import in_chunks, mask_of
 from curate.policies.dedup.finders.table import FINDERS, build
 from curate.policies.dedup.grouping.stars import Stars
+from curate.policies.dedup.listed import listed_search
 from curate.policies.dedup.quality.audit import Drawn, draw_pairs, pair_of_each_row
 from curate.policies.dedup.request import DedupRequest
 from curate.tables.images import Images, drawn_rows
@@ -35,6 +36,7 @@ LOOSER = {"hash": 4.0, "signature": -0.05, "crop": -0.02, "embedding": -0.03, "n
 AUDIT = "audit"  # pairs to judge
 AUDIT_FILES = {AUDIT: "audit.csv"}
 SPARE = 3  # oversampling, for unreadable images
+LISTED = "listed"  # instead of a finder: copies found, or listed for review as crops
 MOST_QUERIED = 20_000  # kept rows searched for near misses
 
 
@@ -63,7 +65,7 @@ class KindRecall:
         detected: number of copies found by any finder.
         low: Wilson's lower 95 % bound of the share found.
         high: the upper bound.
-        by_finder: finder -> number of copies found.
+        by_finder: finder -> number of copies found; ``listed``: found or listed for review, if crops are listed.
     """
 
     name: str
@@ -113,7 +115,7 @@ def count_recalled(
 
     Args:
         planted: copies of I images, each edited in the same K ways: ``kinds``.
-        hits: of each finder; a finder may occur several times.
+        hits: of each finder; a finder may occur several times; ``listed`` finds no copy.
         kinds: names of edits, in the order of each image's copies.
         groups: of each row of the table, shape (N,), int64; -1 for none.
         seed: for the report.
@@ -127,13 +129,15 @@ def count_recalled(
     by_finder: dict[str, Mask] = {}
     linked = np.zeros(len(original), bool)
     for finder, copy, row in hits:
-        linked[copy] = True
+        linked[copy] |= finder != LISTED
         right = row == original[copy]
         if groups is not None:
             right |= (groups[row] == groups[original[copy]]) & (groups[row] >= 0)
         mine = by_finder.setdefault(finder, np.zeros(len(original), bool))
         mine[copy[right]] = True
+    listed = by_finder.pop(LISTED, None)
     is_linked = np.any(list(by_finder.values()), axis=0) if by_finder else np.zeros(len(original), bool)
+    by_finder |= {} if listed is None else {LISTED: is_linked | listed}
     grid = is_linked.reshape(shape)
     finders = {name: mine.reshape(shape) for name, mine in by_finder.items()}
     each = [
@@ -229,13 +233,16 @@ def _hits(table: Table, request: DedupRequest, duplicates: Duplicates, copies: p
     """Yield the links of each finder with the copies."""
     from curate.policies.dedup.quality.planted import ORIGINAL
 
-    needs, original = request.needs_of_other(), copies.column(ORIGINAL).to_numpy()
-    names = [KEY, STATUS, *sorted(needs.representations)]
+    crop, original = request.listed_crop, copies.column(ORIGINAL).to_numpy()
+    facts = [name for name in request.facts if name in copies.schema.names]
+    needs = replace(request, thresholds=request.bounds).needs_of_other(facts)
+    names = [KEY, STATUS, *sorted(needs.representations), *needs.exact, *needs.names]
     copy_rows = collect(copies.to_batches(), copies.schema, copies.num_rows, needs, names, path=table.path)
     among = duplicates.rows.ok & ~duplicates.gone
     among[original] = True
-    for name, search in duplicates.searches.items():
-        links = search.foreign(copy_rows, among)
+    listing = {} if crop is None else {LISTED: listed_search(crop, request, duplicates.rows, among)}
+    for name, search in {**duplicates.searches, **listing}.items():
+        links = search.foreign(copy_rows if name == LISTED else replace(copy_rows, exact={}, names={}), among)
         links = links.take(copy_rows.ok[links.query])
         yield Hits(name, links.query, links.row)
 

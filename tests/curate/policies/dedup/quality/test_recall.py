@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import curate
 from curate.commands.dedup import recall_header, recall_lines, recall_table
 from curate.policies.dedup.options import DedupOptions
 from curate.policies.dedup.policy import Dedup
@@ -62,6 +63,16 @@ def test_finders_are_counted_apart_and_together_each_copy_once():
     overall = count_recalled(planted([4, 7]), finders, KINDS).overall
     assert overall.by_finder == {"hash": 1, "embedding": 2, "bytes": 0}
     assert overall.detected == 2
+
+
+def test_listed_copies_are_counted_with_the_found_ones_but_are_not_found():
+    finders = [hits("hash", (0, 4), (1, 4)), hits("listed", (1, 4), (2, 4), (3, 4), (5, 7))]
+    report = count_recalled(planted([4, 7]), finders, KINDS)
+    assert report.overall.by_finder == {"hash": 2, "listed": 4}
+    assert (report.overall.detected, report.elsewhere) == (2, 0)
+    assert [kind.by_finder["listed"] for kind in report.kinds] == [1, 1, 2]
+    assert recall_header(report)[-1] == "listed"
+    assert sum("listed" in line for line in recall_lines(report)) == 1
 
 
 def test_the_interval_of_a_kind_is_wilsons():
@@ -269,6 +280,21 @@ def test_recall_is_estimated_on_the_users_own_images(full_table, tiny_checkpoint
     assert report.overall.by_finder["bytes"] == 10  # the originals are PNGs of the same encoder
     assert report.overall.detected == sum(kind.detected for kind in report.kinds)
     assert seen == [(8, 10), (10, 10)]
+
+
+def test_crops_that_the_default_lists_are_in_the_estimate(full_table, tiny_checkpoint):
+    report = curate.dedup(full_table, None, dry_run=True, estimate_recall=6, model=str(tiny_checkpoint)).planted
+    kinds = {kind.name: kind.by_finder | {"found": kind.detected} for kind in report.kinds}
+    assert all(kind["listed"] >= kind["found"] for kind in kinds.values())
+    for name in ("crop-80", "letterbox"):
+        assert (kinds[name]["found"], kinds[name]["listed"] >= 4) == (0, True)
+    assert kinds["crop-60"]["listed"] == kinds["mirror"]["listed"] == 0
+    typed = curate.dedup(
+        full_table, None, ["bytes", "signature"], dry_run=True, estimate_recall=6, model=str(tiny_checkpoint)
+    )
+    expected = {kind.name: kind.detected for kind in typed.planted.kinds}
+    assert {name: kind["found"] for name, kind in kinds.items()} == expected
+    assert "listed" not in typed.planted.overall.by_finder
 
 
 def test_the_report_is_json_and_lines_that_name_every_number(full_table, tiny_checkpoint, moved):
