@@ -109,7 +109,9 @@ def _rule_line(rule: dict[str, Any]) -> str:
         switches = [
             name for name in ("mirrored", "rotated", "cropped", "report_only", "only_against") if rule.get(name)
         ]
-        return " ".join(str(part) for part in (rule.get("rule"), finders, *switches))
+        crop = rule.get("listed_crop")
+        listed = [f"lists crop {crop:g}"] if isinstance(crop, float) else []
+        return " ".join(str(part) for part in (rule.get("rule"), finders, *switches, *listed))
     values = [rule[name] for name in ("rule", "amount", "bound", "condition") if rule.get(name) is not None]
     places = [f"{word} {rule[name]}" for name, word in (("column", "of"), ("per", "per")) if rule.get(name)]
     return " ".join(str(part) for part in (*values, *places))

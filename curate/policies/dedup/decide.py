@@ -120,7 +120,7 @@ def decide_duplicates(
         criteria: criteria for the kept image.
         other: table whose rows take precedence, or None.
         verdicts: decisions of reviewers, applied before the finders: dropped images stay dropped, with their copies if
-            the image itself was judged; kept copies stay kept.
+            the image itself was judged; their crops are listed; kept copies stay kept.
         compared: called with the numbers of decided and all rows.
 
     Raises:
@@ -139,7 +139,7 @@ def decide_duplicates(
     unconfirmed = work.confirm(stars)
     different = (near & (stars.finder < 0)) | different_leaks
     loose, waiting = work.loose(stars, unconfirmed)
-    listed = work.list_crops(stars, open_rows & ~reviewed.drop, at_home)
+    listed = work.list_crops(stars, open_rows, at_home | reviewed.drop)
     # with --report-only a row may be dropped for a better one in this table
     outside = (foreign.finder >= 0) & (stars.finder < 0)
     stars.copy(outside | ~rows.ok, foreign)

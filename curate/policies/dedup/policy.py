@@ -173,7 +173,7 @@ class Dedup:
         members = group_rows(duplicates.stars, duplicates.outside, duplicates.order, duplicates.rows)
         words = self._words(table, duplicates, members)
         texts = duplicates.rows.texts.get(request.label or "")
-        labels = None if texts is None else pc.if_else(pa.array(duplicates.to_review), None, texts)
+        labels = None if texts is None else pc.if_else(pa.array(duplicates.to_review & ~duplicates.listed), None, texts)
         tells = {WIDTH, HEIGHT} <= set(request.facts)
         groups = members.table(
             table,

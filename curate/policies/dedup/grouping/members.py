@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[pa.DataType, bool, str]] = {  # name -> type, whether v
     "measure": (pa.string(), True, "the finder that computed the similarity"),
     "margin": (pa.float64(), True, "of the most doubtful row: 0 has just reached its threshold, 1 is equal"),
     "finders": (TEXTS, True, "the finders that dropped its rows"),
-    "labels": (TEXTS, True, "the different labels of its rows"),
+    "labels": (TEXTS, True, "the different labels of its rows, of undecided ones only of crops"),
     "conflict": (pa.bool_(), False, "whether there are two or more labels"),
     "lower_quality": (
         pa.bool_(),

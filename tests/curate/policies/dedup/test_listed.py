@@ -12,6 +12,7 @@ import pytest
 from made import cut, embedded, same_thumbnails, signed, soft_pictures, write_table
 
 import curate
+from curate.commands.info import rule_lines
 from curate.policies.dedup.listed import MOST_ROWS, cost_notes, with_listed
 from curate.policies.dedup.request import DedupRequest, resolved
 from curate.policies.verdicts import Line
@@ -110,6 +111,47 @@ def test_a_crop_with_a_verdict_is_not_listed_again(table, tmp_path):
     assert "review" not in (again[kept]["rule"], again[gone]["rule"])
     others = {key for key, row in rows.items() if row["rule"] == "review"} - {kept, gone}
     assert {key for key, row in again.items() if row["rule"] == "review"} == others
+
+
+def test_a_crop_of_an_image_that_a_reviewer_dropped_stays_listed(table, tmp_path):
+    rows = decisions(curate.dedup(table, tmp_path / "u.parquet", keep="max:rank"))
+    listed = {key for key, row in rows.items() if row["rule"] == "review"}
+    crop = min(listed)
+    whole = rows[crop]["kept_key"]
+    path = tmp_path / "v.verdicts.jsonl"
+    line = Line("s", 0, "ann", "2026", "drop", question="image", keys=(whole,), images=("",))
+    path.write_text(json.dumps(asdict(line)) + "\n")
+    result = curate.dedup(table, tmp_path / "v.parquet", keep="max:rank", verdicts=path)
+    again = decisions(result)
+    assert again[whole]["decision"] == "drop"
+    assert {key for key, row in again.items() if row["rule"] == "review"} == listed
+    assert (again[crop]["decision"], again[crop]["kept_key"]) == ("keep", whole)
+    assert "ann" in again[crop]["reason"]
+    assert curate.verify(tmp_path / "v.parquet").identical
+
+
+def test_labels_that_contradict_a_listed_crop_are_counted(table, tmp_path):
+    made = columns()
+    made["label"] = ["cat"] * N + ["dog"] * PARTS + ["dog"]
+    labelled = write_table(tmp_path / "labelled.parquet", made, signature="x")
+    result = curate.dedup(labelled, tmp_path / "u.parquet", keep="max:rank")
+    groups = [row for row in pq.read_table(result.groups).to_pylist() if "crop" in row["finders"]]
+    assert result.n_conflicts == len(groups) == result.to_review
+    assert {tuple(sorted(group["labels"])) for group in groups} == {("cat", "dog")}
+    assert all(group["conflict"] for group in groups)
+    assert {tuple(sorted(each["labels"])) for each in result.conflicts} == {("cat", "dog")}
+    dropped = curate.dedup(labelled, None, keep="max:rank", cropped=True, dry_run=True)
+    assert dropped.n_conflicts == result.n_conflicts
+    assert curate.verify(tmp_path / "u.parquet").identical
+
+
+def test_a_listed_request_is_shown_as_a_rule(table, tmp_path):
+    curate.dedup(table, tmp_path / "u.parquet")
+    (shown,) = rule_lines(json.loads((tmp_path / "u.receipt.json").read_text())["policy"])
+    assert "crop 0.985" in shown
+    curate.dedup(table, tmp_path / "v.parquet", ["bytes"])
+    (shown,) = rule_lines(json.loads((tmp_path / "v.receipt.json").read_text())["policy"])
+    assert "crop" not in shown
 
 
 @pytest.mark.parametrize("missing", ["embedding", "signature"])
