@@ -75,9 +75,12 @@ def closest(name: str, known: Iterable[str]) -> str:
     "; did you mean 'label'?"
     >>> closest("WIDTH", ["width", "height"])
     "; did you mean 'width'?"
+    >>> closest("lable", ["table", "label"])
+    "; did you mean 'label'?"
     """
     names = list(known)
-    close = [each for each in names if each.casefold() == name.casefold()] or get_close_matches(name, names, n=1)
+    close = [each for each in names if each.casefold() == name.casefold()] or get_close_matches(name, names)
+    close.sort(key=lambda each: sorted(each) != sorted(name))  # swapped letters first
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

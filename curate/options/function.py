@@ -52,7 +52,10 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         for unknown in (each for each in kwargs if each not in kinds):
-            near = closest(unknown, kinds) or f"; help(curate.{name}) lists them"
+            given = {*[*signature.parameters][: len(args)], *kwargs}
+            near = (
+                closest(unknown, (each for each in kinds if each not in given)) or f"; help(curate.{name}) lists them"
+            )
             raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{near}")
         try:
             bound = signature.bind(*args, **kwargs)

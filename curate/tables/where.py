@@ -283,7 +283,9 @@ class _Reader:
 
     def _unquoted(self, *values: _Operand) -> str:
         """Return how to write a column whose name is in quotes, which are for text; empty if none is."""
-        name = next((each.value for each in values if each.kind == TEXT and each.value in self.schema.names), None)
+        spelled = {name.casefold(): name for name in self.schema.names} | {name: name for name in self.schema.names}
+        typed = [each.value for each in values if each.kind == TEXT and each.value is not None]
+        name = next((spelled[key] for value in typed for key in (value, value.casefold()) if key in spelled), None)
         if name is None:
             return ""
         return f"; write the column as {name if name.isidentifier() else f'`{name}`'}, since quotes are for text"

@@ -1,5 +1,6 @@
 """Draw a chart of a table, and return its numbers."""
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ def run_plot(options: PlotOptions) -> Plot:
         InputError: for an invalid kind, missing or unused options, or a file that cannot be written.
     """
     if options.kind not in KINDS and str(options.table) in KINDS:
-        raise InputError(f"the table comes first: curate plot {options.kind} {options.table}")
+        raise InputError(f"the table comes first: {shlex.join(['curate', 'plot', options.kind, str(options.table)])}")
     known_kind = kind_of(options.kind)
     check_width(options.width)
     if options.out is not None:

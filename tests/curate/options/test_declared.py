@@ -79,6 +79,8 @@ def test_a_function_has_the_fields_as_keywords_with_types_defaults_and_texts():
 def test_a_misspelt_keyword_is_an_error_with_the_nearest_name():
     with pytest.raises(TypeError, match="did you mean 'top_heat'"):
         bake("a", top_heet=[1])
+    with pytest.raises(TypeError, match="argument 'tabel'; help"):  # table is given
+        bake("a", tabel="b")
     with pytest.raises(TypeError, match="'heat', got '9'"):
         bake("a", heat="9")
     with pytest.raises(TypeError, match=r"bake\(\) missing .*'table'"):

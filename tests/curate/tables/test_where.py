@@ -151,6 +151,7 @@ def test_no_rows_give_no_answers():
         ("labl == 'cat'", "did you mean 'label'"),
         ("LABEL == 'cat'", "'LABEL' .*did you mean 'label'"),
         ('"width" > 100', "both values.*column as width,"),
+        ('"Label" == "cat"', "column as label,"),
         ('"or else" > 100', "column as `or else`"),
         ('"width" * 2 > 100', "column as width,"),
         ('width > "label"', "column as label,"),

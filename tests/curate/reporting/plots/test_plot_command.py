@@ -153,6 +153,7 @@ def test_a_constant_column_and_a_single_row_are_images_too(folder):
     [
         ("s.parquet histogran -o x.svg", "did you mean 'histogram'"),
         ("histogram s.parquet -o x.svg", "table comes first"),
+        ("histogram 's 2.parquet' -o x.svg", "plot 's 2.parquet' histogram"),
         ("s.parquet histogram -o x.jpg", "got x.jpg"),
         ("s.parquet histogram", "or --json"),
         ("s.parquet histogram --column kapa_a -o x.svg", "did you mean 'kappa_a'"),
