@@ -66,6 +66,11 @@ class CalibrationResult(Printed):
         measured: Mapping[str, Measured] = self.calibration.about["accuracy"]
         return measured
 
+    @property
+    def is_informative(self) -> bool:
+        """Whether a map is better than a constant beyond the interval."""
+        return any(each["gain"][1] > 0 for name, each in self.measured.items() if name != CONSTANT)
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON."""
         applied = None
@@ -129,8 +134,7 @@ class CalibrationResult(Printed):
         ]
 
     def _verdict(self) -> list[str]:
-        gains = {name: each["gain"] for name, each in self.measured.items() if name != CONSTANT}
-        if all(gain[1] <= 0 for gain in gains.values()):
+        if not self.is_informative:
             return [
                 (
                     f"no map is better than a constant beyond the interval: {self.calibration.score.column} "

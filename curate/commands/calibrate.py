@@ -45,6 +45,8 @@ def run(
     output.result(result, lambda: print_lines(result.lines(), *printers(requested=requested)), requested=requested)
     if plot is not None and not output.json and (requested or not output.quiet):
         say(f"image: {plot}")
+    if not result.is_informative:
+        return suggest("report", request.apply or request.table, "-o", unused("report.html"))
     if request.apply is not None:
         words = ("--column", "p_error_isotonic", "--max", "0.1", "-o", unused("kept.parquet"))
         return suggest("filter", request.apply, *words)

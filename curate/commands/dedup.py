@@ -8,7 +8,7 @@ import typer
 
 from curate.commands.declared import command_of
 from curate.commands.groups import OrderedCommand, typed
-from curate.commands.printing import EXIT_GATE, NextCommand, Output, after_policy, printers, say_files
+from curate.commands.printing import EXIT_GATE, NextCommand, Output, after_policy, printers, say_files, suggest
 from curate.commands.progress import Bar
 from curate.counted import counted
 from curate.options.option import Option, shared
@@ -138,7 +138,18 @@ def run(
         output.announce(
             f"failed: {counted(result.n_leaks, 'row is', 'rows are')} in {request.against} too (--fail-on-leaks)"
         )
-    return after_policy(request, result, "unique.parquet", code=EXIT_GATE if failed else 0)
+    return _next(request, result, failed=failed)
+
+
+def _next(request: DedupOptions, result: "DedupResult", *, failed: bool) -> NextCommand:
+    """Return the review of drawn pairs, or of copies and leaks; else what follows a policy, without the leaks."""
+    code = EXIT_GATE if failed else 0
+    sample = None if failed else result.audit
+    if sample is not None or (result.subset is not None and (result.to_review or failed)):
+        where = () if request.source is None else ("--source", request.source)
+        return suggest("review", request.table, sample or result.subset, *where, code=code)
+    gates = ("--fail-on-leaks", "--report-only") if failed else ()
+    return after_policy(request, result, "unique.parquet", without=("--dry-run", *gates), code=code)
 
 
 def _refuse_sheet(sheet: Path | None, request: DedupOptions) -> None:

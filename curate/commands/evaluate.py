@@ -1,6 +1,7 @@
 """``curate evaluate``: the quality of score columns."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from curate.commands import options
 from curate.commands.declared import command_of
@@ -9,6 +10,7 @@ from curate.commands.printing import (
     Output,
     check_report,
     emit,
+    on_terminal,
     print_lines,
     show,
     show_in_parts,
@@ -19,6 +21,9 @@ from curate.commands.printing import (
 )
 from curate.evaluation.options import EvaluateOptions
 from curate.options import fields
+
+if TYPE_CHECKING:
+    from curate.evaluation.results import Evaluation
 
 
 @command_of(EvaluateOptions)
@@ -61,7 +66,20 @@ def run(
     else:
         print_lines(evaluation.lines(), show, show_in_parts)
     output.written(report=out)
-    if not isinstance(evaluation, Evaluation):
-        return to_export(request.subset)
+    if output.silent or not on_terminal():
+        return NextCommand("")
+    return _next(request, evaluation) if isinstance(evaluation, Evaluation) else to_export(request.subset)
+
+
+def _next(request: EvaluateOptions, evaluation: "Evaluation") -> NextCommand:
+    """Return the filter by the best score, the fit to labels if no score predicts errors, or else a report."""
+    from scoring.relative.learn import LEAST_LABELS
+
     best = evaluation.best()
-    return suggest("filter", request.table, "--keep-top", "80%", "--column", best, "-o", unused("kept.parquet"))
+    if best is not None:
+        return suggest("filter", request.table, "--keep-top", "80%", "--column", best, "-o", unused("kept.parquet"))
+    if not evaluation.no_score_predicts or evaluation.used - evaluation.caveats.n_twins < LEAST_LABELS:
+        return suggest("report", request.table, "-o", unused("report.html"))
+    names = ("label", "labelled", "embedding")
+    words = [word for name in names if (value := getattr(request, name)) is not None for word in (f"--{name}", value)]
+    return suggest("fit", request.table, *words, "--apply", unused("fitted.parquet"))

@@ -10,6 +10,7 @@ from curate.training.options import InfoOptions
 
 if TYPE_CHECKING:
     from curate.description import Description
+    from curate.manifest.store_path import AnyPath
 
 MOST_SHOWN = 400  # maximum characters of a nested fact
 
@@ -23,6 +24,7 @@ def run(request: InfoOptions, json_: options.Json = False) -> NextCommand:
         curate info scores.parquet
         curate info kept.receipt.json
     """
+    from curate.manifest.store_path import path_to_read
     from curate.training.info import run_info
 
     description = run_info(request)
@@ -30,19 +32,27 @@ def run(request: InfoOptions, json_: options.Json = False) -> NextCommand:
         emit(description.__dict__)
     else:
         _report(description)
-    return _next(str(request.file), description)
+    return _next(path_to_read(request.file), description)
 
 
-def _next(file: str, about: "Description") -> NextCommand:
-    """Return the command that usually follows a file of this kind."""
+def _next(file: "AnyPath", about: "Description") -> NextCommand:
+    """Return the command that usually follows a file of this kind; none for an unknown kind."""
+    from curate.columns import KEY, QUALITY
+    from curate.policies.receipts import receipt_beside
+
     if about.kind == "cache":
         return to_train(file, about.facts)
-    if about.kind == "table":
-        return suggest("report", file, "-o", unused("report.html"))
     if about.kind == "subset":
         return to_export(file)
     words = {"receipt": ("verify", file), "rounds": ("round", "status", file), "checkpoint": ("models", file)}
-    return suggest(*words.get(about.kind, ("issues", file)))
+    if about.kind in words:
+        return suggest(*words[about.kind])
+    names = {column["name"] for column in about.columns}
+    if about.kind in ("scores", "table") and KEY in names:
+        checked = about.kind == "scores" and any(name.startswith(QUALITY) for name in names)
+        return suggest("issues", file) if checked else suggest("report", file, "-o", unused("report.html"))
+    receipt = receipt_beside(file.with_name(file.name.removesuffix(f".{about.kind}.parquet")))
+    return suggest("verify", receipt) if receipt.is_file() else NextCommand("")
 
 
 def _report(description: "Description") -> None:

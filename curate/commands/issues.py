@@ -41,6 +41,7 @@ def run(
     domain: one colour, pure noise, enlarged from a few pixels, or a placeholder. A kind that more than 10% of the
     images have describes the dataset and is switched off. `curate dedup` finds copies.
     """
+    from curate.policies.issues.kinds import UNUSABLE_KINDS
     from curate.policies.issues.policy import run_issues
 
     if sheet is not None:
@@ -59,6 +60,8 @@ def run(
         if sheet is not None:
             say(f"sheet: {sheet}")
     if request.out is None and not request.drop and not request.drop_group:
+        if not any(result.kinds.get(name, {}).get("n") for name in UNUSABLE_KINDS):
+            return suggest("report", request.table, "-o", unused("report.html"))
         return suggest("issues", request.table, "--drop", "unusable", "-o", unused("clean.parquet"))
     return after_policy(request, result, "clean.parquet")
 

@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -256,22 +256,39 @@ class NextCommand:
 
 
 def suggest(*words: object, code: int = 0) -> NextCommand:
-    """Return the command with these words after `curate`, quoted for a shell."""
-    return NextCommand(shlex.join(["curate", *map(str, words)]), code)
+    """Return the command with these words after `curate`, quoted for a shell; a path `-k.parquet` is `./-k.parquet`."""
+    texts = [f"./{word}" if isinstance(word, Path) and str(word).startswith("-") else str(word) for word in words]
+    return NextCommand(shlex.join(["curate", *texts]), code)
 
 
-def rerun(*more: object, code: int = 0) -> NextCommand:
-    """Return the command line as typed, without --dry-run, and with more words."""
-    return suggest(*(word for word in sys.argv[1:] if word != "--dry-run"), *more, code=code)
+def rerun(*more: object, without: Collection[str] = ("--dry-run",), out: object = None, code: int = 0) -> NextCommand:
+    """Return the command line as typed, without some flags, and with more words.
+
+    Args:
+        *more: words, which precede a typed `--`.
+        without: flags to leave out.
+        out: path for --out, instead of a typed one; None leaves the line as it is.
+        code: exit code.
+    """
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    typed, last = [word for word in words[:end] if word not in without], words[end:]
+    if out is not None:
+        places = [at for at, word in enumerate(typed) if word.startswith(("-o", "--out"))]
+        for at in reversed(places):
+            del typed[at : at + (2 if typed[at] in ("-o", "--out") else 1)]
+        more = (*more, "-o", out)
+    return suggest(*typed, *more, *last, code=code)
 
 
 def unused(name: str) -> str:
-    """Return a file name that does not exist in the current folder: the given one, or one with a number."""
-    stem, dot, suffix = name.partition(".")
+    """Return a path that does not exist: the given one, or one with a number before the first dot of its name."""
+    folder, file = os.path.split(name)
+    stem, dot, suffix = file.partition(".")
     number, free = 1, name
     while os.path.lexists(free):
         number += 1
-        free = f"{stem}-{number}{dot}{suffix}"
+        free = str(Path(folder, f"{stem}-{number}{dot}{suffix}"))
     return free
 
 
@@ -312,7 +329,9 @@ def to_train(cache: object, about: Mapping[str, Any]) -> NextCommand:
     return suggest("train", method, "--cached", cache, "--backbone", backbone, "-o", unused("head.safetensors"))
 
 
-def after_policy(request: Any, result: "Result", name: str, *more: str, code: int = 0) -> NextCommand:
+def after_policy(
+    request: Any, result: "Result", name: str, *more: str, without: Collection[str] = ("--dry-run",), code: int = 0
+) -> NextCommand:
     """Return what follows a policy: the run that writes, an export, or for an empty subset a report on the reasons.
 
     Args:
@@ -320,10 +339,13 @@ def after_policy(request: Any, result: "Result", name: str, *more: str, code: in
         result: of the policy.
         name: of the output, if none was given.
         more: options of the export.
+        without: flags that the run that writes leaves out.
         code: exit code.
     """
     if result.subset is None:
-        return rerun(*(() if request.out is not None else ("-o", unused(name))), code=code)
+        kept = request.out is not None and (request.overwrite or not os.path.lexists(request.out))
+        out = None if kept else Path(unused(str(request.out or name)))
+        return rerun(without=without, out=out, code=code)
     if not result.kept:
         return suggest("report", request.table, result.subset, "-o", unused("report.html"), code=code)
     return to_export(result.subset, *more, code=code)

@@ -1,6 +1,6 @@
 """The result of an evaluation: its measures and all messages about them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -94,18 +94,10 @@ def verdict(measures: Sequence[Measure], few: Collection[str] = ()) -> list[str]
         measures: all of them.
         few: predictions with too few wrong or right rows to reject a score.
     """
-    known = {measure.name: measure for measure in measures if measure.values}
-    measure = next((known[name] for name in QUALITY_MEASURES if name in known), None)
+    measure = _quality_measure(measures)
     if measure is None:
         return []
-    scores = {
-        name: interval
-        for name, interval in measure.values.items()
-        if name not in NO_SCORES and interval.value == interval.value
-    }
-    good = sorted(
-        (name for name, interval in scores.items() if interval.low > CHANCE_LEVEL), key=lambda name: -scores[name].value
-    )
+    scores, good = _scores_of(measure)
     wrong = [name for name, interval in scores.items() if interval.high < CHANCE_LEVEL]
     chance_level = [name for name in scores if name not in good and name not in wrong]
     lines = []
@@ -136,6 +128,20 @@ def verdict(measures: Sequence[Measure], few: Collection[str] = ()) -> list[str]
             f"class entropy, which uses labels, is more accurate, {_in_words(entropy)}: unc_class of curate fit --label"
         )
     return lines
+
+
+def _quality_measure(measures: Sequence[Measure]) -> Measure | None:
+    """Return the measured quality of scores that has priority; None without labels."""
+    known = {measure.name: measure for measure in measures if measure.values}
+    return next((known[name] for name in QUALITY_MEASURES if name in known), None)
+
+
+def _scores_of(measure: Measure) -> tuple[dict[str, Interval], list[str]]:
+    """Return the intervals of scores of the table, and the scores better than chance, best first."""
+    known = measure.values.items()
+    scores = {name: each for name, each in known if name not in NO_SCORES and each.value == each.value}
+    good = [name for name, each in scores.items() if each.low > CHANCE_LEVEL]
+    return scores, sorted(good, key=lambda name: -scores[name].value)
 
 
 def _in_words(value: Interval) -> str:
@@ -228,14 +234,20 @@ class Evaluation(Printed):
         """Return advice based on the scores and labels; empty without labels."""
         return verdict(self.measures, self.caveats.few)
 
-    def best(self) -> str:
-        """Return the score that predicts errors best, as in the verdict; the first one without labels."""
-        known = {measure.name: measure.values for measure in self.measures if measure.values}
-        values: Mapping[str, Interval] = next((known[name] for name in QUALITY_MEASURES if name in known), {})
-        scores = {
-            name: each.value for name, each in values.items() if name not in NO_SCORES and each.value == each.value
-        }
-        return max(scores, key=lambda name: scores[name]) if scores else self.columns[0]
+    def best(self) -> str | None:
+        """Return the score that the verdict names; the first score without labels; None if there is none."""
+        measure = _quality_measure(self.measures)
+        usable = [name for name in self.columns if name not in NO_SCORES] if measure is None else _scores_of(measure)[1]
+        return usable[0] if usable else None
+
+    @property
+    def no_score_predicts(self) -> bool:
+        """Whether the verdict is that no score of the table predicts errors on the labels."""
+        measure = _quality_measure(self.measures)
+        if measure is None or QUALITY_MEASURES[measure.name] in self.caveats.few:
+            return False
+        scores, good = _scores_of(measure)
+        return bool(scores) and not good
 
     def lines(self) -> list[str | Grid]:
         """Return the printed lines, tables at full width."""

@@ -52,10 +52,9 @@ def callable_of(request: Callable[P, R], run: Callable[[R], T]) -> Callable[P, T
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         for unknown in (each for each in kwargs if each not in kinds):
-            given = {*[*signature.parameters][: len(args)], *kwargs}
-            near = (
-                closest(unknown, (each for each in kinds if each not in given)) or f"; help(curate.{name}) lists them"
-            )
+            taken_names = {*[*signature.parameters][: len(args)], *kwargs}
+            near = closest(unknown, [each for each in kinds if each not in taken_names])
+            near = near or f"; help(curate.{name}) lists them"
             raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{near}")
         try:
             bound = signature.bind(*args, **kwargs)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from PIL import Image
@@ -22,6 +24,7 @@ from curate.commands import rounds
 from curate.commands.printing import unused
 from curate.reporting.served.server import Server
 from curate.selftests.result import SelfTest
+from curate.tables.table import embedding_field
 
 MODEL = "--model m.safetensors --device cpu"
 CLEAN = "clean photos -o cleaned --model m.safetensors"
@@ -29,6 +32,8 @@ KEPT = "filter scores.parquet --keep-top 75% --column kappa_visimsiam -o kept.pa
 ROUNDS = ("round init rounds scores.parquet --classes cat,dog --batch 4 --holdout 4", "round next rounds")
 ANSWERED = (*ROUNDS, "round import rounds answers.csv")
 CACHED = "cache photos --label-from-folder -o features --model m.safetensors --epochs 2 --device cpu --precision fp32"
+DEDUP = "dedup scores.parquet -o unique.parquet"
+ONE_ROW = "filter scores.parquet --keep-top 1 --column kappa_visimsiam -o two.parquet"
 PIPELINE = '[filter]\ntable = "scores.parquet"\nkeep-top = "50%"\ncolumn = "kappa_visimsiam"\n'
 PLAN = "review plan scores.parquet --column kappa_visimsiam --max-bad-rate 20% --images 20 -o kept.audit.csv"
 JUDGE = "all images of kept.audit.csv are good"
@@ -39,8 +44,14 @@ LINES: dict[str, tuple[str, ...]] = {
     "score": (f"score photos -o again.parquet --no-fit {MODEL}",),
     "issues": ("issues scores.parquet",),
     "issues: written": ("issues scores.parquet --drop dark -o clean.parquet",),
+    "issues: none unusable": ("issues chance.parquet",),
     "dedup": ("dedup scores.parquet -o unique.parquet",),
     "dedup: dry run": ("dedup scores.parquet --dry-run",),
+    "dedup: dry run, name in use": (DEDUP, f"{DEDUP} --dry-run"),
+    "dedup: copies to review": ("dedup near.parquet -o unique.parquet",),
+    "dedup: pairs": ("dedup near.parquet --audit 5 -o unique.parquet",),
+    "dedup: leaks": (KEPT, "dedup scores.parquet --against kept.parquet --fail-on-leaks -o unique.parquet"),
+    "dedup: leaks, dry run": (KEPT, "dedup scores.parquet --against kept.parquet --fail-on-leaks --dry-run"),
     "labels": ("labels scores.parquet --label label",),
     "labels: review": ("labels scores.parquet --label label --review 10 -o checked.parquet",),
     "review": ("review scores.parquet",),
@@ -52,6 +63,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "export": ("export scores.parquet --to csv -o training.csv",),
     "export: subset": (KEPT, "export kept.parquet --to csv -o training.csv"),
     "filter": (KEPT,),
+    "filter: dashes": ("filter --dry-run --keep-top 75% --column kappa_visimsiam -- ./-t.parquet",),
+    "filter: output with a dash": ("filter scores.parquet --keep-top 9 --column kappa_visimsiam -o ./-k.parquet",),
     "filter: no row": ("filter scores.parquet --where 'width < 0' -o kept.parquet",),
     "select": ("select scores.parquet --budget 5 -o batch.parquet",),
     "balance": ("balance scores.parquet --per label -o balanced.parquet",),
@@ -59,6 +72,9 @@ LINES: dict[str, tuple[str, ...]] = {
     "fit: model": ("fit scores.parquet -o f.safetensors --model m.safetensors",),
     "calibrate": ("calibrate scores.parquet --column kappa_visimsiam --bad 'label == \"cat\"'",),
     "calibrate: written": ("calibrate scores.parquet --column kappa_visimsiam --bad 'label == \"cat\"' -o c.json",),
+    "calibrate: no information": (
+        "calibrate chance.parquet --column kappa_x --bad 'label == \"cat\"' --apply calibrated.parquet",
+    ),
     "round init": ROUNDS[:1],
     "round next": ROUNDS,
     "round import": ANSWERED,
@@ -69,6 +85,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "round simulate": ("round simulate scores.parquet --label label --budget 4,8 --seeds 1 -o replay.json",),
     "info": ("info scores.parquet",),
     "info: subset": (KEPT, "info kept.parquet"),
+    "info: decisions": (DEDUP, "info unique.decisions.parquet"),
+    "info: groups": (DEDUP, "info unique.groups.parquet"),
     "info: model": ("info m.safetensors",),
     "sheet": ("sheet scores.parquet --top 2 --bottom 2 -o sheet.png",),
     "retrieve": ("retrieve scores.parquet photos/cat/0.png --top 2 --model m.safetensors",),
@@ -79,6 +97,8 @@ LINES: dict[str, tuple[str, ...]] = {
         "merge scores.parquet kept.parquet --prefix -o merged.parquet",
     ),
     "evaluate": ("evaluate scores.parquet --label label --repeats 20",),
+    "evaluate: no score predicts": ("evaluate chance.parquet --label label --repeats 20",),
+    "evaluate: another table of a row": (ONE_ROW, "evaluate scores.parquet --against two.parquet --repeats 20"),
     "compare": (KEPT, "compare scores.parquet kept.parquet --repeats 19"),
     "selftest": (f"selftest scores.parquet --images 20 --column kappa_visimsiam --change darkness {MODEL}",),
     "doctor": ("doctor --seconds 0",),
@@ -96,7 +116,13 @@ LINES: dict[str, tuple[str, ...]] = {
     "models: card": ("models m.safetensors",),
     "models convert": ("models convert w.safetensors --backbone test_resnet -o own.safetensors",),
 }
-ENDS = {"diff": 1, "selftest": 1, "doctor": 3}  # other exit codes that a command may have
+ENDS = {
+    "dedup: leaks": 3,
+    "dedup: leaks, dry run": 3,
+    "diff": 1,
+    "selftest": 1,
+    "doctor": 3,
+}  # other exit codes that a command may have
 SHORT = {"doctor": " --seconds 0", "train": " --epochs 1"}  # what the test adds to a next command, which takes long
 GROUP = typer.main.get_command(cli.app)
 
@@ -139,6 +165,24 @@ def typed(line, monkeypatch):
     return code, [line.rstrip("\r").split("\r")[-1].rstrip() for line in text.splitlines()]
 
 
+def write_tables(folder):
+    """Near copies of an image without thumbnails, which cannot be confirmed; and rows whose score is random."""
+    table = pq.read_table(folder / "scores.parquet").drop_columns("thumbnail")
+    near = [table.slice(0, 1).to_pylist()[0] | {"key": f"near{n}.png", "sha256": f"{n:064d}"} for n in range(9)]
+    pq.write_table(pa.concat_tables([table, pa.Table.from_pylist(near, table.schema)]), folder / "near.parquet")
+    shutil.copy(folder / "scores.parquet", folder / "-t.parquet")
+    generator, n = np.random.default_rng(0), 80
+    vectors = pa.array(generator.normal(size=4 * n).astype(np.float32))
+    rows = {
+        "key": [str(row) for row in range(n)],
+        "label": ["cat", "dog"] * (n // 2),
+        "embedding": pa.FixedSizeListArray.from_arrays(vectors, type=embedding_field(4, "float32").type),
+        "kappa_x": generator.normal(size=n),
+        "quality_brightness": [0.5] * n,
+    }
+    pq.write_table(pa.table(rows), folder / "chance.parquet")
+
+
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory, tiny_checkpoint, few_copies):
     """Images of two classes, their table, a model, weights, labels and a pipeline."""
@@ -163,6 +207,7 @@ def stock(tmp_path_factory, tiny_checkpoint, few_copies):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         score("photos", "scores.parquet", model="m.safetensors", device="cpu", label_from_folder=True)
+    write_tables(folder)
     pl.read_parquet(folder / "scores.parquet").select("key", "label").write_csv(folder / "answers.csv")
     (folder / "curate.toml").write_text(PIPELINE)
     return folder
@@ -232,6 +277,31 @@ def test_no_next_command_is_shown_with_json_quiet_or_for_a_step(line, written, t
     assert [text.split()[:2] for text in shown if "next:" in text] == ([["next:", "curate"]] if written else [])
     if "--dry-run" in line:  # the line as typed, without --dry-run, and with the output that it lacks
         assert shlex.split(shown[-1])[1:] == ["curate", *shlex.split(line)[:-1], "-o", "kept.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("dedup: dry run, name in use", ["dedup", "scores.parquet", "-o", "unique-2.parquet"]),
+        ("dedup: copies to review", ["review", "near.parquet", "unique.parquet"]),
+        ("dedup: pairs", ["review", "near.parquet", "unique.audit.csv"]),
+        ("dedup: leaks", ["review", "scores.parquet", "unique.parquet"]),
+        (
+            "dedup: leaks, dry run",
+            ["dedup", "scores.parquet", "--against", "kept.parquet", "-o", "unique.parquet"],
+        ),
+        ("evaluate: another table of a row", ["report", "scores.parquet", "-o", "report.html"]),
+        ("evaluate: no score predicts", ["fit", "chance.parquet", "--label", "label", "--apply", "fitted.parquet"]),
+        ("calibrate: no information", ["report", "calibrated.parquet", "-o", "report.html"]),
+        ("info: groups", ["verify", "unique.receipt.json"]),
+        ("issues: none unusable", ["report", "chance.parquet", "-o", "report.html"]),
+    ],
+)
+def test_the_next_command_depends_on_the_result(name, words, work, monkeypatch):
+    *before, line = LINES[name]
+    for each in before:
+        typed(each, monkeypatch)
+    assert shlex.split(typed(line, monkeypatch)[1][-1])[2:] == words
 
 
 def test_a_next_command_writes_to_a_name_that_is_free(tmp_path, monkeypatch):

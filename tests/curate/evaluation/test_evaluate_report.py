@@ -128,7 +128,8 @@ def test_without_labels_there_is_no_verdict(tmp_path):
 
 def test_the_best_score_is_of_the_first_measure_of_quality_and_no_baseline():
     def measure(name, **values):
-        return Measure(name, "higher", "", 9, {each: Interval(value, 0.0, 1.0) for each, value in values.items()})
+        known = {each: Interval(value, value - 0.05, 1.0) for each, value in values.items()}
+        return Measure(name, "higher", "", 9, known)
 
     columns = ["unc_a", "unc_b", "unc_c", "Laplacian"]
     linear = measure("AUROC, linear right", unc_a=0.6, unc_b=0.7, unc_c=float("nan"), Laplacian=0.9)
@@ -136,3 +137,17 @@ def test_the_best_score_is_of_the_first_measure_of_quality_and_no_baseline():
     assert Evaluation("t", 9, 9, {}, columns, [nearest, linear]).best() == "unc_b"
     assert Evaluation("t", 9, 9, {}, columns, [nearest]).best() == "unc_a"
     assert Evaluation("t", 9, 9, {}, columns).best() == "unc_a"
+    assert Evaluation("t", 9, 9, {}, ["Laplacian"]).best() is None
+    chance = measure("R-AUROC", unc_a=0.54, unc_b=0.52)
+    assert Evaluation("t", 9, 9, {}, columns, [chance]).best() is None
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--quiet"]])
+def test_without_a_terminal_no_next_command_is_built(tmp_path, monkeypatch, more):
+    def best(self):
+        raise AssertionError("built")
+
+    monkeypatch.setattr(Evaluation, "best", best)
+    path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40))
+    line = ["evaluate", str(path), "--label", "label", "--repeats", "10", *more]
+    assert CliRunner().invoke(app, line, catch_exceptions=False).exit_code == 0
