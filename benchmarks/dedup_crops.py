@@ -40,7 +40,7 @@ SETS = (
 MOST, PLANTED, CUT = 2000, 60, 0.12
 PLANT = "planted/"
 OTHER_IMAGES = {  # listed rows that show another photograph, judged by eye
-    "caltech_subset": ("caltech_subset/00255", "caltech_subset/02166"),
+    "caltech_subset": ("caltech_subset/00255", "caltech_subset/02166")
 }
 COLUMNS = ("set", "images", "dropped", "listed", "listed, the same", "planted", "found", "found, dropped")
 

@@ -180,11 +180,7 @@ def speed(n: int, width: int, n_queries: int) -> None:
         table, queries = Path(folder) / "table.parquet", Path(folder) / "queries.parquet"
         for path, rows, seed in ((table, n, 0), (queries, n_queries, 1)):
             _write(path, rows, width, seed)
-        for named in (
-            {"top": 10},
-            {"top": 10, "reject": "10%"},
-            {"credible": 0.9, "calibrate": "label"},
-        ):
+        for named in ({"top": 10}, {"top": 10, "reject": "10%"}, {"credible": 0.9, "calibrate": "label"}):
             wall, processor = time.perf_counter(), time.process_time()
             answers = curate.retrieve(table, str(queries), **named)  # type: ignore[arg-type]
             wall, processor = time.perf_counter() - wall, time.process_time() - processor

@@ -179,10 +179,7 @@ def train(
     ).to(device)
     begin = setting.start or ((low, high) if high < INF else START)
     encoder = Encoder(
-        *(setting.dim, setting.width, *begin),
-        calm=setting.calm,
-        latent_dim=setting.encoder_dim,
-        shared=setting.shared,
+        *(setting.dim, setting.width, *begin), calm=setting.calm, latent_dim=setting.encoder_dim, shared=setting.shared
     ).to(device)
     begun = time.monotonic()
     first = round(setting.steps * setting.share)

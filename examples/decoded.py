@@ -93,12 +93,7 @@ def sheet(model: ScoringModel, pixels: Tensor, seed: int, labels: Tensor | None 
     shown = pixels[:COLUMNS].float() / 255
     between = walks(mu[: 4 * COLUMNS // STEPS], STEPS)
     new = draws(mu, 2 * COLUMNS, seed) if labels is None else class_draws(mu, labels, COLUMNS, seed)
-    rows = [
-        shown,
-        decode(mu[:COLUMNS]),
-        *decode(between).split(COLUMNS),
-        *decode(new).split(COLUMNS),
-    ]
+    rows = [shown, decode(mu[:COLUMNS]), *decode(between).split(COLUMNS), *decode(new).split(COLUMNS)]
     return tiled(rows)
 
 

@@ -143,12 +143,7 @@ def _with_packed_convolutions(backbone: nn.Module, size: int, dtype: torch.dtype
             fast = PackedBackbone(folded, image, dtype)
             most = NEAR if dtype == torch.bfloat16 else ALIKE
             return fast if relative_error(fast(image), expected) <= most else backbone
-        except (
-            AttributeError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ):  # unsupported processor, torch version or layer
+        except (AttributeError, RuntimeError, TypeError, ValueError):  # unsupported processor, torch version or layer
             return backbone
 
 
@@ -208,13 +203,7 @@ def fold_batchnorm(backbone: nn.Module, image: Tensor) -> nn.Module | None:
         return None
     for conv, norm in pairs:
         weight, bias = fuse_conv_bn_weights(
-            conv.weight,
-            conv.bias,
-            norm.running_mean,
-            norm.running_var,
-            norm.eps,
-            norm.weight,
-            norm.bias,
+            conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
         conv.weight, conv.bias = nn.Parameter(weight.detach(), False), nn.Parameter(bias.detach(), False)
     after = {id(norm): getattr(norm, "act", nn.Identity()) for _, norm in pairs}  # timm's norms hold an activation

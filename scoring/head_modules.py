@@ -112,8 +112,7 @@ class Prototypes(nn.Module):
     def __init__(self, width: int, prototypes: int, hidden: int, bottleneck: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            *(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()),
-            nn.Linear(hidden, bottleneck),
+            *(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU()), nn.Linear(hidden, bottleneck)
         )
         for layer in self.layers:
             if isinstance(layer, nn.Linear):

@@ -24,7 +24,7 @@ SITE = Path(sysconfig.get_path("purelib"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SHIPPED = sorted((ROOT / "scoring" / "checkpoints").glob("*.safetensors"))
 PAGE = ROOT / "curate" / "sheets" / "app"  # HTML, CSS and JavaScript, next to the module that puts them together
-MOST_LINES = 99_400  # of all modules: the count rounded up to a hundred; may only be lowered
+MOST_LINES = 99_300  # of all modules: the count rounded up to a hundred; may only be lowered
 PARTS = [path for path in PAGE.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}]
 
 

@@ -272,11 +272,7 @@ def probabilities(batch: pa.RecordBatch, calibration: Calibration) -> tuple[np.n
 def _metadata(table: Table, calibration: Calibration, names: list[str]) -> dict[str, Any]:
     described = describe_all(names) | table.noted("columns")
     described |= describe_all(name for name in names if name.startswith(P_ERROR))
-    about = {
-        "digest": calibration.digest,
-        "target": calibration.target,
-        "range": calibration.fitted.to_json(),
-    }
+    about = {"digest": calibration.digest, "target": calibration.target, "range": calibration.fitted.to_json()}
     return {
         "kind": "scores",
         **table.metadata,

@@ -30,10 +30,7 @@ FEWEST_ROWS = 50
 FEWEST_EACH = 5  # minimum of bad, and of good, rows: one per fold
 FLAG = "--bad"
 BAD, NEIGHBOUR = "bad", "neighbour"
-TARGETS = {
-    BAD: "the image is bad",
-    NEIGHBOUR: "its nearest labelled neighbour is of another class",
-}
+TARGETS = {BAD: "the image is bad", NEIGHBOUR: "its nearest labelled neighbour is of another class"}
 CLOSE = 1e-6  # tolerance for scores edited in a spreadsheet
 
 

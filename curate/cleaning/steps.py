@@ -167,14 +167,7 @@ class Cleaning:
         if self.label is not None and self.checks_labels:
             steps["labels"] = {"table": "unique", "label": self.label, **verdicts}
             results.append(LABELS)
-        page = {
-            "table": "score",
-            "results": results,
-            "out": REPORT,
-            "findings": REVIEW,
-            "points": 0,
-            "thumbs": THUMBS,
-        }
+        page = {"table": "score", "results": results, "out": REPORT, "findings": REVIEW, "points": 0, "thumbs": THUMBS}
         steps["report"] = page | named | images
         if self.export is not None:
             out = f"export{FORMATS[self.export].suffix}"

@@ -37,11 +37,7 @@ def run(request: SelectOptions, output: Output) -> NextCommand:
 
     with Bar("picks", quiet=output.silent) as bar:
         result = run_select(
-            replace(
-                request,
-                picked=lambda done, total: bar.show(done, total, 0, ""),
-                announce=output.announce,
-            )
+            replace(request, picked=lambda done, total: bar.show(done, total, 0, ""), announce=output.announce)
         )
     output.result(result, lambda: _report(result, request.dry_run), requested=request.dry_run)
     return after_policy(request, result, "batch.parquet")

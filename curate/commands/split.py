@@ -22,12 +22,7 @@ PARSER = OrderedCommand
 
 
 @command_of(SplitOptions, threshold="finder")
-def run(
-    request: SplitOptions,
-    ctx: typer.Context,
-    output: Output,
-    threshold: Threshold = None,
-) -> NextCommand:
+def run(request: SplitOptions, ctx: typer.Context, output: Output, threshold: Threshold = None) -> NextCommand:
     """Split a table into train, val and test; copies stay together.
 
     Example:

@@ -126,10 +126,7 @@ def _pixel_lines(check: "PixelCheck") -> list[str]:
 
 
 @command_of(VerifyOptions)
-def run(
-    request: VerifyOptions,
-    json_: options.Json = False,
-) -> NextCommand:
+def run(request: VerifyOptions, json_: options.Json = False) -> NextCommand:
     """Recompute a subset or batch from its receipt, and compare.
 
     Example:

@@ -151,11 +151,7 @@ def status_now(read: Reader, *, preprocessing: Preprocessing, settings: ScoreSet
     except ReadError as error:
         return error.status
     return decode(
-        data,
-        preprocessing,
-        settings.decode_options(),
-        sha256=hashlib.sha256(data).hexdigest(),
-        supervised=True,
+        data, preprocessing, settings.decode_options(), sha256=hashlib.sha256(data).hexdigest(), supervised=True
     ).status
 
 

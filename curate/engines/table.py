@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 # To add an engine, add a line: a context manager that checks its options before anything is opened, and ends
 # everything it started when the run ends.
-WHERE: dict[str, str] = {
-    "local": "curate.engines.local:on_this_machine",
-    "ray": "curate.engines.on_ray:on_ray",
-}
+WHERE: dict[str, str] = {"local": "curate.engines.local:on_this_machine", "ray": "curate.engines.on_ray:on_ray"}
 ENGINES: "Mapping[str, Callable[[Cluster, ScoreSettings], AbstractContextManager[Engine]]]" = Lazy(WHERE)
 
 

@@ -151,10 +151,7 @@ def judge(embedding: Tensor, labels: Tensor, *, folds: int, seed: int, rows: Ten
     cosine, index = nearest(embedding, embedding, k, same=True) if rows is None else _nearest_others(embedding, rows, k)
     rows = torch.arange(len(labels)) if rows is None else rows
     true = labels[rows]
-    right = {
-        NEAREST: (labels[index[:, 0]] == true).numpy(),
-        KNN: (knn_vote(cosine, labels[index]) == true).numpy(),
-    }
+    right = {NEAREST: (labels[index[:, 0]] == true).numpy(), KNN: (knn_vote(cosine, labels[index]) == true).numpy()}
     retrieved, missing = ranked(embedding, labels, index, rows)
     expected = {name: values[rows.numpy()] for name, values in at_random(labels).items()}
     expected = {

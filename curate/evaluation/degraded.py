@@ -11,14 +11,7 @@ from torch import Tensor
 
 from curate.columns import is_less_certain
 from curate.evaluation.measures import Measure, Shape, measured, widened_share
-from curate.statistics.degradations import (
-    AUGMENTATIONS,
-    WORSE,
-    Change,
-    center_crops,
-    laplacian_variance,
-    resize,
-)
+from curate.statistics.degradations import AUGMENTATIONS, WORSE, Change, center_crops, laplacian_variance, resize
 from curate.statistics.weighted import RankOrder, weighted_spearman
 from scoring.arrays import Floats
 from scoring.errors import InputError

@@ -102,10 +102,7 @@ def select_rows(table: Table, columns: Sequence[str]) -> MeasuredRows:
             raise InputError(f"expected numbers in {name!r} of {table.path}, got null or NaN in every row; score again")
     known = ~missing.any(0)
     keep = ok & known
-    left_out = {
-        "status is not ok": int((~ok).sum()),
-        "a score is null or NaN": int((ok & ~known).sum()),
-    }
+    left_out = {"status is not ok": int((~ok).sum()), "a score is null or NaN": int((ok & ~known).sum())}
     raw = {name: values[number][keep] for number, name in enumerate(columns)}
     reasons = {reason: n for reason, n in left_out.items() if n}
     return MeasuredRows(table, np.flatnonzero(keep), certainties(raw), raw, reasons)

@@ -83,13 +83,7 @@ def _sample(item: Item, path: str, wide: set[str]) -> dict[str, Any]:
 
 
 def _classification(identity: str, label: str, confidence: float | None) -> dict[str, Any]:
-    return {
-        "_id": _object_id(identity),
-        "_cls": "Classification",
-        "tags": [],
-        "label": label,
-        "confidence": confidence,
-    }
+    return {"_id": _object_id(identity), "_cls": "Classification", "tags": [], "label": label, "confidence": confidence}
 
 
 def _object_id(text: str) -> dict[str, str]:
@@ -110,10 +104,7 @@ def _metadata(plan: Plan) -> dict[str, Any]:
         _field("metadata", "EmbeddedDocumentField", document="fiftyone.core.metadata.Metadata"),
         *(_field(column, kind) for column, kind in kinds.items()),
     ]
-    classified = {
-        PREDICTION: PREDICTED in plan.schema.names,
-        LABEL_FIELD: plan.labelled > 0,
-    }
+    classified = {PREDICTION: PREDICTED in plan.schema.names, LABEL_FIELD: plan.labelled > 0}
     for name_of_field in (field for field, is_used in classified.items() if is_used):
         parts = [
             _field("id", "ObjectIdField", stored_as="_id"),

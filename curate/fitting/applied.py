@@ -47,11 +47,7 @@ def write_applied(
     kept = [name for name in table.schema.names if name not in columns]
     added = [pa.field(name, values.type) for name, values in columns.items()]
     schema = pa.schema([*(table.schema.field(name) for name in kept), *added], table.file_metadata)
-    described = {
-        **describe_all(schema.names),
-        **table.noted("columns"),
-        **describe_all(columns),
-    }
+    described = {**describe_all(schema.names), **table.noted("columns"), **describe_all(columns)}
     metadata = {"kind": "scores", **table.metadata, "fit": dict(about)}
     metadata["columns"] = {name: described[name] for name in schema.names}
     start = 0

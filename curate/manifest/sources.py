@@ -17,14 +17,7 @@ from curate.manifest.contract import Manifest, ReadError, SourceOptions
 from curate.manifest.folder import SHARD_SUFFIXES, open_folder
 from curate.manifest.layout import PATH_NAMES
 from curate.manifest.listing import Line, open_list, parse_list
-from curate.manifest.names import (
-    IMAGE_SUFFIXES,
-    begins_like_an_image,
-    count_suffixes,
-    is_image_name,
-    key_of,
-    suffix_of,
-)
+from curate.manifest.names import IMAGE_SUFFIXES, begins_like_an_image, count_suffixes, is_image_name, key_of, suffix_of
 from curate.manifest.places import Place, find_place
 from curate.manifest.reach import Reach, reach_of
 from curate.manifest.remote import get_range

@@ -99,10 +99,7 @@ def open_listing(
     for image in images:
         _refuse_name(image.name, url)
     names = [image.name for image in images]
-    columns = {
-        "key": pa.array(names, pa.string()),
-        "uri": pa.array([f"{base}/{name}" for name in names], pa.string()),
-    }
+    columns = {"key": pa.array(names, pa.string()), "uri": pa.array([f"{base}/{name}" for name in names], pa.string())}
     if options.label_from_folder:
         columns |= folder_columns([name.encode() for name in names])
     skipped = f"; skipped {counted(unread, 'file')} without a suffix that cannot be read" if unread else ""

@@ -34,12 +34,7 @@ class Arguments:
     values: tuple[str, ...]
 
 
-def arguments_of(
-    pipeline: Pipeline,
-    step: Step,
-    parameters: list[Any],
-    set_by_pipeline: set[str],
-) -> Arguments:
+def arguments_of(pipeline: Pipeline, step: Step, parameters: list[Any], set_by_pipeline: set[str]) -> Arguments:
     """Return the arguments of a step's command, as text; InputError, with the line, for an invalid key or value.
 
     Args:

@@ -122,9 +122,7 @@ def _done(value: Mapping[str, Any]) -> Done:
         None
         if stage is None
         else Stage(
-            int(stage["rows_in"]),
-            int(stage["rows_out"]),
-            {str(why): int(rows) for why, rows in stage["lost"].items()},
+            int(stage["rows_in"]), int(stage["rows_out"]), {str(why): int(rows) for why, rows in stage["lost"].items()}
         ),
         str(value["curate"]),
     )

@@ -218,13 +218,7 @@ class Decided(Generic[R]):
     def counts(self) -> dict[str, int]:
         """Return ``n_rows`` and the rows of each outcome."""
         kept, dropped, undecided, failed = tally(self.outcome)
-        return {
-            "n_rows": len(self.outcome),
-            "kept": kept,
-            "dropped": dropped,
-            "undecided": undecided,
-            "failed": failed,
-        }
+        return {"n_rows": len(self.outcome), "kept": kept, "dropped": dropped, "undecided": undecided, "failed": failed}
 
 
 def tally(outcome: np.ndarray) -> list[int]:

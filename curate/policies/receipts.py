@@ -63,10 +63,7 @@ def digests_of(table: Table) -> list[str | None]:
 
 
 def receipt_json(
-    decided: "Decided[Result]",
-    facts: Mapping[str, Any],
-    outputs: Mapping[str, "Written"],
-    read: Mapping[str, str],
+    decided: "Decided[Result]", facts: Mapping[str, Any], outputs: Mapping[str, "Written"], read: Mapping[str, str]
 ) -> bytes:
     """Return the receipt as JSON text; equal inputs give equal receipts (there is no date in it).
 
@@ -97,11 +94,7 @@ def receipt_json(
         **facts,
         "read": dict(read),
         "outputs": {
-            name: {
-                "file": file.path.name,
-                "sha256": file.sha256,
-                **({} if n_rows is None else {"n_rows": n_rows}),
-            }
+            name: {"file": file.path.name, "sha256": file.sha256, **({} if n_rows is None else {"n_rows": n_rows})}
             for name, (file, n_rows) in outputs.items()
         },
         "environment": environment(),

@@ -28,13 +28,7 @@ def network(classes: int) -> nn.Module:
 
 
 def train_network(
-    images: Tensor,
-    labels: NDArray[np.int64],
-    classes: int,
-    *,
-    seed: int,
-    steps: int,
-    device: str = "cpu",
+    images: Tensor, labels: NDArray[np.int64], classes: int, *, seed: int, steps: int, device: str = "cpu"
 ) -> nn.Module:
     """Train a network on images.
 

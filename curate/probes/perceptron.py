@@ -66,13 +66,7 @@ def perceptron_answers(
 
 
 def lars_logits(
-    rows: Tensor,
-    labels: Tensor,
-    queries: Tensor,
-    n_classes: int,
-    *,
-    seed: int,
-    steps: Steps = LINEAR_STEPS,
+    rows: Tensor, labels: Tensor, queries: Tensor, n_classes: int, *, seed: int, steps: Steps = LINEAR_STEPS
 ) -> Tensor:
     """Return the logits of each query from a linear probe trained with LARS, shape (Q, C).
 

@@ -205,8 +205,7 @@ def of_failures(dataset: Dataset) -> list[Gallery]:
         return []
     groups = [
         Group(
-            f"{name}: {counted(n, 'row')}",
-            lowest(dataset, np.flatnonzero(dataset.status.codes == code), EACH).tolist(),
+            f"{name}: {counted(n, 'row')}", lowest(dataset, np.flatnonzero(dataset.status.codes == code), EACH).tolist()
         )
         for code, name, n in dataset.status.largest("no status")
         if name != OK

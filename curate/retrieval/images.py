@@ -135,10 +135,7 @@ def _decoded(read: Callable[[], bytes], runner: Runner, settings: ScoreSettings)
     """Return the decoded image, or why it cannot be decoded."""
     try:
         image = decode(
-            read(),
-            runner.model.spec.preprocessing,
-            settings.decode_options(),
-            with_quality=settings.quality,
+            read(), runner.model.spec.preprocessing, settings.decode_options(), with_quality=settings.quality
         )
     except ReadError as error:
         return f"cannot be read ({error.status}: {error})"

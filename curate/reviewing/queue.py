@@ -24,13 +24,7 @@ from curate.tables.table import Table
 
 SHOWN = 48  # maximal images of a group shown; more are sampled
 SPARSE = 0.02  # prior share of bad images in a group
-OF_KIND = {
-    LEAK: 1.0,
-    CONFLICT: 1.0,
-    LABEL: 0.5,
-    NEAR: 0.5,
-    COPIED: 0.0,
-}
+OF_KIND = {LEAK: 1.0, CONFLICT: 1.0, LABEL: 0.5, NEAR: 0.5, COPIED: 0.0}
 OPEN = "undecided"
 OF_LOOKS = (JUNK, GROUPS, OPEN)  # kinds that depend on content, not on a measure
 SIZES = ("width", "height")

@@ -16,9 +16,7 @@ MOST_CLUSTERS = 12
 
 
 def comparison_sheet(
-    comparison: TableComparison,
-    tables: tuple[Table, Table],
-    sources: tuple[str | None, str | None],
+    comparison: TableComparison, tables: tuple[Table, Table], sources: tuple[str | None, str | None]
 ) -> Image.Image:
     """Return a contact sheet of the most distinctive rows, and of the clusters whose shares differ.
 

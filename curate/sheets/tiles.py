@@ -97,13 +97,7 @@ def refuse_too_many(n: int) -> None:
         raise InputError(f"a contact sheet holds at most {MOST_TILES} images, got {n}; draw fewer")
 
 
-def _draw_tile(
-    sheet: Image.Image,
-    draw: ImageDraw.ImageDraw,
-    tile: Tile,
-    at: tuple[int, int],
-    font: Font,
-) -> None:
+def _draw_tile(sheet: Image.Image, draw: ImageDraw.ImageDraw, tile: Tile, at: tuple[int, int], font: Font) -> None:
     x, y = at
     if tile.pixels is None:
         draw.rectangle((x, y, x + TILE - 1, y + TILE - 1), outline="gray")

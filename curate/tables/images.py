@@ -143,12 +143,7 @@ class Images:
 
     @classmethod
     def of(
-        cls,
-        table: Table,
-        rows: Sequence[int] | NDArray[np.int64],
-        *,
-        source: str | None = None,
-        partial: bool = False,
+        cls, table: Table, rows: Sequence[int] | NDArray[np.int64], *, source: str | None = None, partial: bool = False
     ) -> "Images":
         """Return the images of rows of a table, by index; a source is read as recorded in the table."""
         table.require([KEY] if source is not None else [])

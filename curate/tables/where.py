@@ -20,18 +20,7 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from curate.tables.arrays import (
-    BOOL,
-    NUMBER,
-    OTHER,
-    TEXT,
-    TIME,
-    UNKNOWN,
-    common_type,
-    is_exact,
-    kind_of,
-    values_of,
-)
+from curate.tables.arrays import BOOL, NUMBER, OTHER, TEXT, TIME, UNKNOWN, common_type, is_exact, kind_of, values_of
 from curate.tables.digests import value_type
 from scoring.errors import InputError
 from scoring.lookup import closest, name_list

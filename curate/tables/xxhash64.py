@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 U = np.uint64
 P1, P2, P3, P4, P5 = map(
-    U,
-    (
-        0x9E3779B185EBCA87,
-        0xC2B2AE3D27D4EB4F,
-        0x165667B19E3779F9,
-        0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5,
-    ),
+    U, (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
 )
 STRIPE = 32  # bytes that four lanes take at a time
 WORD = 8  # bytes that are read from any place on, so that as many follow the last text

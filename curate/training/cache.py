@@ -122,11 +122,7 @@ def _images(
 
 
 def _about(
-    start: "Start",
-    recipe: "CacheRecipe",
-    manifest: "Manifest",
-    columns: dict[str, str | None],
-    options: CacheOptions,
+    start: "Start", recipe: "CacheRecipe", manifest: "Manifest", columns: dict[str, str | None], options: CacheOptions
 ) -> dict[str, Any]:
     from importlib.metadata import version
 

@@ -222,13 +222,7 @@ class _Assemble(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        mu: Tensor,
-        kappa: Tensor,
-        x0: Tensor,
-        sine_scale: Tensor,
-        t: Tensor,
-        noise: Tensor,
+        ctx: Any, mu: Tensor, kappa: Tensor, x0: Tensor, sine_scale: Tensor, t: Tensor, noise: Tensor
     ) -> Tensor:
         below = 1 + x0 * t
         cosine = ((x0 + t) / below).to(mu.dtype)

@@ -132,8 +132,7 @@ def check_size(width: int, height: int, max_pixels: int) -> None:
     if width * height <= max_pixels and max(width, height) <= MAX_SIDE:
         return
     error = DecodeError(
-        "too_large",
-        f"{width} x {height} pixels; expected at most {max_pixels} in all and {MAX_SIDE} a side",
+        "too_large", f"{width} x {height} pixels; expected at most {max_pixels} in all and {MAX_SIDE} a side"
     )
     error.width, error.height = width, height
     raise error

@@ -50,11 +50,7 @@ def thumbnail(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def local_change(
-    first: NDArray[np.uint8],
-    second: NDArray[np.uint8],
-    at: NDArray[np.int64] | None = None,
-    *,
-    most: float = OTHER,
+    first: NDArray[np.uint8], second: NDArray[np.uint8], at: NDArray[np.int64] | None = None, *, most: float = OTHER
 ) -> NDArray[np.float64]:
     """Return how much larger a local difference of P pairs is than another encoding, size, light or crop makes it.
 

@@ -133,11 +133,7 @@ def weighed(
     fit = tried[best][1]
     other_with_label = lesson.other.copy()
     other_with_label[labels.rows] = lesson.inside
-    scores = [
-        fit.ambiguity(signals)[rows],
-        plain[rows],
-        fit.ambiguity({**signals, OTHER: other_with_label})[rows],
-    ]
+    scores = [fit.ambiguity(signals)[rows], plain[rows], fit.ambiguity({**signals, OTHER: other_with_label})[rows]]
     ours, free, inside, gain = paired_aurocs(scores, wrong, seed=seed)
     n_classes = len(np.unique(labels.codes))
     # On development sets labels nearly always help, and few held-out ones say little: they have to speak against it.

@@ -174,11 +174,7 @@ class CosineIndex:
         rows = np.flatnonzero(usable) if order is None else order[usable[order]]
         sampled = self._sampled(np.random.default_rng([seed, 1]).permutation(rows)[:sample])
         self._layout.lists, self.probes, self.recall = choose(
-            self._layout.lists,
-            lambda lists: self._counts(lists, sampled),
-            recall,
-            least=LEAST_PROBES,
-            of_each=True,
+            self._layout.lists, lambda lists: self._counts(lists, sampled), recall, least=LEAST_PROBES, of_each=True
         )
 
     def search(self, queries: Vectors, among: NDArray[np.bool_] | None = None, *, first: bool = False) -> Links:

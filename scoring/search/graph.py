@@ -164,14 +164,7 @@ def query_units(queries: Vectors) -> Tensor:
     return torch.from_numpy(units_float32(queries, inverse_lengths(queries), np.arange(len(queries))))
 
 
-def knn_graph(
-    vectors: Vectors,
-    k: int,
-    *,
-    exact_rows: int = 50_000,
-    recall: float = 0.99,
-    seed: int = 0,
-) -> Graph:
+def knn_graph(vectors: Vectors, k: int, *, exact_rows: int = 50_000, recall: float = 0.99, seed: int = 0) -> Graph:
     """Return the k rows with the highest cosine to each row, without itself.
 
     Up to ``exact_rows`` rows, all pairs are compared; nearly equal cosines are computed again in float64, and ties go

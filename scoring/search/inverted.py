@@ -100,12 +100,7 @@ class InvertedLists:
 
 
 def list_centroids(
-    vectors: Vectors,
-    *,
-    exact_rows: int,
-    seed: int,
-    order: NDArray[np.int64] | None = None,
-    device: str | None = None,
+    vectors: Vectors, *, exact_rows: int, seed: int, order: NDArray[np.int64] | None = None, device: str | None = None
 ) -> NDArray[np.float32] | None:
     """Return centroids for the lists of a table, shape (C, D); None if comparing all rows is faster.
 

@@ -65,10 +65,7 @@ def test_a_folder_that_cannot_be_replaced_has_its_name_and_content_back(tmp_path
 
     monkeypatch.setattr(Path, "rename", refusing)
     monkeypatch.setattr(atomic_folder, "exchange", lambda first, other: False)  # a disk that cannot
-    with (
-        pytest.raises(InputError, match="input/output"),
-        AtomicFolder(tmp_path / "out", overwrite=True) as folder,
-    ):
+    with pytest.raises(InputError, match="input/output"), AtomicFolder(tmp_path / "out", overwrite=True) as folder:
         folder.write("new", b"new")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "old"]
     monkeypatch.undo()

@@ -135,10 +135,7 @@ def test_in_full_precision_folding_moves_the_last_digits_alone(name):
 
 @torch.inference_mode()
 def test_what_backbones_read_is_what_the_model_would_have_made_of_the_pixels():
-    parts = [
-        PartSpec("resnet10t", 64, 0.6, (0.5, 0.4, 0.3), (0.5, 0.2, 0.1)),
-        PartSpec("resnet10t", 32, 0.4, **MIDDLE),
-    ]
+    parts = [PartSpec("resnet10t", 64, 0.6, (0.5, 0.4, 0.3), (0.5, 0.2, 0.1)), PartSpec("resnet10t", 32, 0.4, **MIDDLE)]
     seen = Preprocessing(64, 64, mean=(0, 0, 0), std=(1, 1, 1))
     several = ScoringModel(ModelSpec("two", {}, {}, seen, tuple(parts))).eval()
     network = ScoringModel(ModelSpec("resnet10t", preprocessing=Preprocessing(64, 64, mean=(0.1, 0.2, 0.3)))).eval()

@@ -1,13 +1,7 @@
 import pytest
 import torch
 
-from scoring.class_heads import (
-    ClassifierHeadSpec,
-    DropoutHeadSpec,
-    EnsembleHeadSpec,
-    HetXLHeadSpec,
-    SNGPHeadSpec,
-)
+from scoring.class_heads import ClassifierHeadSpec, DropoutHeadSpec, EnsembleHeadSpec, HetXLHeadSpec, SNGPHeadSpec
 from scoring.errors import InputError
 from scoring.heads import (
     GaussiansHeadSpec,

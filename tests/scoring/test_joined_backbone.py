@@ -231,10 +231,7 @@ BAD = {
     "a wide projection": (lambda path: {"projection": 10**12}, "1 to 8192 dimensions"),
     "no projection": (lambda path: {"projection": True}, "1 to 8192 dimensions"),
     "another network": (lambda path: {"parts": changed(path, 1, name="vit_giant_patch14_224")}, "do not fit"),
-    "a giant that is packaged": (
-        lambda path: {"parts": changed(path, 0, name="eva_giant_patch14_560")},
-        r"do not fit",
-    ),
+    "a giant that is packaged": (lambda path: {"parts": changed(path, 0, name="eva_giant_patch14_560")}, r"do not fit"),
     "no such network": (lambda path: {"parts": changed(path, 0, name="nonet")}, "no model 'nonet'"),
     "a field": (lambda path: {"parts": changed(path, colour="red")}, "cannot be read"),
     "an outside file": (

@@ -55,10 +55,7 @@ def test_the_digest_covers_the_weights_wherever_they_are(weights, tmp_path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (
-            "timm:resnet18@{weights}",
-            "the weights of 'resnet18",
-        ),
+        ("timm:resnet18@{weights}", "the weights of 'resnet18"),
         ("timm:resnet18@{weights}.absent.safetensors", "weights, got none"),
         ("timm:resnet18@{weights}.pth", r"in a \.safetensors file"),
         ("timm:resnet18@", r"in a \.safetensors file"),

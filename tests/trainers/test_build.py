@@ -73,9 +73,7 @@ def test_heads_accumulate_on_a_frozen_backbone_and_nothing_there_changes_by_a_bi
                 config, blobs, state=tmp_path / f"{method}.state", device=CPU, start=build(config, 2, init=one)
             )
         save_checkpoint(
-            tmp_path / "two.safetensors",
-            two,
-            {"method": method, "training": {}, "metrics": {}, "data_licence": "CC0"},
+            tmp_path / "two.safetensors", two, {"method": method, "training": {}, "metrics": {}, "data_licence": "CC0"}
         )
         again, card = load_model(tmp_path / "two.safetensors")
         assert set(card["heads"]) == {"visimsiam"} | ({"losspred"} if method == "losspred" else set())
@@ -120,12 +118,7 @@ def test_adamw_goes_on_after_a_stop_as_if_there_had_been_none(one, blobs, tmp_pa
 
     def run(path, n_epochs=2, **named):
         return train(
-            replace(config, epochs=n_epochs),
-            blobs,
-            state=path,
-            device=CPU,
-            start=build(config, 2, init=one),
-            **named,
+            replace(config, epochs=n_epochs), blobs, state=path, device=CPU, start=build(config, 2, init=one), **named
         )
 
     complete, measures = run(tmp_path / "whole")

@@ -40,10 +40,7 @@ class SiameseSettings(Settings):
 def projector(width: int, hidden_dim: int, latent_dim: int) -> nn.Sequential:
     """Return layers from features (B, D) to latents (B, M): Linear, BN, ReLU, Linear, as in DirectPred."""
     return nn.Sequential(
-        nn.Linear(width, hidden_dim),
-        nn.BatchNorm1d(hidden_dim),
-        nn.ReLU(),
-        nn.Linear(hidden_dim, latent_dim),
+        nn.Linear(width, hidden_dim), nn.BatchNorm1d(hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, latent_dim)
     )
 
 

@@ -49,17 +49,11 @@ class UMMSettings(Settings):
     bins: int = setting(10, "bins of the histogram that average precision is computed from", least=1, most=1000)
     learner: str = setting("end-to-end", "source of negatives: the batch, a queue or a memory bank", choices=LEARNERS)
     queue: int = setting(
-        4096,
-        "number of negatives: length of the queue (moco), or draws from the bank",
-        least=1,
-        most=1 << 22,
+        4096, "number of negatives: length of the queue (moco), or draws from the bank", least=1, most=1 << 22
     )
     momentum: float = setting(0.999, "share of its weights that the slow copy keeps in a step (moco)", least=0, below=1)
     key_groups: int = setting(
-        8,
-        "shuffled parts of a batch that the slow copy normalises separately (moco)",
-        least=1,
-        most=MOST_GROUPS,
+        8, "shuffled parts of a batch that the slow copy normalises separately (moco)", least=1, most=MOST_GROUPS
     )
 
     def __post_init__(self) -> None:

@@ -82,13 +82,7 @@ class VICReg(Method[VICRegSettings]):
 
     paper = "Bardes et al. 2022, arXiv:2105.04906"
     Settings = VICRegSettings
-    defaults: ClassVar = {
-        "optimizer": "adamw",
-        "lr": 1e-3,
-        "schedule": "cosine",
-        "warmup": 0.1,
-        "weight_decay": 1e-6,
-    }
+    defaults: ClassVar = {"optimizer": "adamw", "lr": 1e-3, "schedule": "cosine", "warmup": 0.1, "weight_decay": 1e-6}
 
     def __init__(self, settings: VICRegSettings, task: Task) -> None:
         super().__init__(settings, task)

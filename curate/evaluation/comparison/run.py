@@ -199,10 +199,7 @@ def _left_range(tables: tuple[Table, Table], samples: tuple[TableSample, TableSa
 
 
 def _compare_embeddings(
-    comparison: TableComparison,
-    samples: tuple[TableSample, TableSample],
-    of: Items | str,
-    options: CompareOptions,
+    comparison: TableComparison, samples: tuple[TableSample, TableSample], of: Items | str, options: CompareOptions
 ) -> None:
     """Add the difference of the embeddings, the most distinctive rows, and the clusters."""
     if isinstance(of, str):

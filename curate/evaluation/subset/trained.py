@@ -245,11 +245,7 @@ def compared(model: str, right: Mapping[str, Right], tested: HeldOutRows) -> Sid
     return trained
 
 
-def _gaps(
-    right: Mapping[str, Right],
-    weight: Floats,
-    others: Sequence[str] = tuple(AGAINST),
-) -> dict[str, Gap]:
+def _gaps(right: Mapping[str, Right], weight: Floats, others: Sequence[str] = tuple(AGAINST)) -> dict[str, Gap]:
     """Return the differences of the subset to the others, on rows of positive weight."""
     inside = weight > 0
     part = {side: each[:, inside] for side, each in right.items()}

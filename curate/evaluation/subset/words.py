@@ -91,10 +91,7 @@ def of_classes(findings: SubsetFindings) -> list[str | Grid]:
     ]
     n = counted(len(model.classes), "class", "classes")
     if not moved:
-        return [
-            "",
-            f"of {n}, none gains or loses more than chance allows ({model.model}, adjusted for all of them)",
-        ]
+        return ["", f"of {n}, none gains or loses more than chance allows ({model.model}, adjusted for all of them)"]
     header = ["class", "tested", "kept", "of", "- random", "p", "- whole", "p"]
     shown = moved if len(moved) <= N_NAMED else [*moved[: N_NAMED // 2], *moved[-N_NAMED // 2 :]]
     more = "" if len(moved) == len(shown) else f", {len(shown)} of them shown"

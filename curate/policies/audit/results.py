@@ -151,7 +151,7 @@ class AuditReading(Printed):
         count = self.counts
         lines: list[str | Grid] = [
             f"{sum(count.values()):,} drawn: {count['good']:,} good, {count['bad']:,} bad, {count['between']:,} unsure "
-            f"or judged both ways, {count['blank']:,} without an answer",
+            f"or judged both ways, {count['blank']:,} without an answer"
         ]
         if count["blank"]:
             lines.append(f"{counted(count['blank'], 'image')} {NOT_COUNTED}")

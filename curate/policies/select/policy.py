@@ -220,10 +220,7 @@ class Select:
             model=picked.ready.model,
             strategy=self.request.strategy,
             settings=settings_of(self.request.selector()),
-            notes=[
-                *picked.notes,
-                *fitted_apart(table, self.request.signals(table).columns),
-            ],
+            notes=[*picked.notes, *fitted_apart(table, self.request.signals(table).columns)],
             copies=find_picked_copies(table, picked.picks, picked.labelled()),
         )
 

@@ -128,10 +128,7 @@ class Band:
 
 
 def bands_of(
-    judged: Outcomes,
-    curve: Callable[[RankOrder, Array, Floats, Floats], Floats],
-    grid: Floats,
-    request: PlotRequest,
+    judged: Outcomes, curve: Callable[[RankOrder, Array, Floats, Floats], Floats], grid: Floats, request: PlotRequest
 ) -> dict[str, Band]:
     """Return a curve for each column, with the resamples of ``curate evaluate``.
 

@@ -108,11 +108,7 @@ def _by_strategy(
     rows = scored.rows
     rows = replace(rows, ok=rows.ok & ~np.isin(np.arange(len(rows)), standing.holdout))
     ready = prepare(
-        rows,
-        request,
-        _labelled(standing, control),
-        excluded=excluded,
-        signals=signals_of(settings.guard, scored.table),
+        rows, request, _labelled(standing, control), excluded=excluded, signals=signals_of(settings.guard, scored.table)
     )
     pool = ready.pool
     if settings.probe != "linear" and probe is not None and pool.probabilities is not None and pool.vectors is not None:

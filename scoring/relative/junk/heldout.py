@@ -92,11 +92,7 @@ class HeldOut:
 
 
 def held_out(
-    images: Floats,
-    copies: Floats,
-    kinds: Sequence[str],
-    near: Floats = NONE,
-    near_in_features: Floats = NONE,
+    images: Floats, copies: Floats, kinds: Sequence[str], near: Floats = NONE, near_in_features: Floats = NONE
 ) -> HeldOut:
     """Measure a classifier from log odds that are 0 at the threshold.
 

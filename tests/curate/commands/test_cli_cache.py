@@ -162,16 +162,10 @@ def test_losses_of_ones_own_travel_with_the_cache(photos, tiny_checkpoint, tmp_p
             ["losspred", "--backbone", "m.safetensors", "--set", "form=l2", "--set", "stop_gradient=false"],
             "stop_gradient=false is for",
         ),
-        (
-            ["losspred", "--backbone", "m.safetensors", "--set", "backbone_lr=0.1"],
-            "backbone_lr is for",
-        ),
+        (["losspred", "--backbone", "m.safetensors", "--set", "backbone_lr=0.1"], "backbone_lr is for"),
         (["losspred", "--backbone", "m.safetensors", "--freeze-batchnorm"], "--freeze-batchnorm is for"),
         (["losspred", "--backbone", "m.safetensors", "--batch-size", "99"], "99 images, got 16"),
-        (
-            ["losspred", "--backbone", "m.safetensors", "--set", "kappa=norm"],
-            "no parameter 'kappa'",
-        ),
+        (["losspred", "--backbone", "m.safetensors", "--set", "kappa=norm"], "no parameter 'kappa'"),
         (["supervised", "--cached", "plain", "--backbone", "m.safetensors"], "plain has none"),
         (["losspred", "--cached", "one", "--backbone", "m.safetensors"], "all 8 images"),
     ],
@@ -246,10 +240,7 @@ def test_neither_images_nor_a_cache_or_both_is_bad_usage(args, tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (["--label", "mine"], "not from 'mine'"),
-        (["--label-from-folder"], "--label-from-folder is for"),
-    ],
+    [(["--label", "mine"], "not from 'mine'"), (["--label-from-folder"], "--label-from-folder is for")],
 )
 def test_a_class_that_the_cache_does_not_hold_is_refused_and_not_passed_over(
     cache, tiny_checkpoint, tmp_path, options, said

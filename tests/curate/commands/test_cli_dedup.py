@@ -152,10 +152,7 @@ def bad_tables(folder):
         (["scores.parquet", "--mirrored"], "need the finder signature"),
         (["scores.parquet", "--keep", " , "], "--keep takes"),
         (["scores.parquet", "--protect", " "], "--protect needs a condition"),
-        (
-            ["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"],
-            "--seed must be",
-        ),
+        (["scores.parquet", "--audit", "3", "--source", "x", "--seed", "-1"], "--seed must be"),
         (["scores.parquet", "--protect", "lable = 'x'"], "a column 'lable'"),
         (["scores.parquet", "--label", "lable"], "did you mean 'label'"),
     ],
@@ -186,10 +183,7 @@ def test_notes_are_printed(folder):
     assert "only embeddings are compared" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "options",
-    [["--estimate-recall", "2"], ["--sheet", "s.png"]],
-)
+@pytest.mark.parametrize("options", [["--estimate-recall", "2"], ["--sheet", "s.png"]])
 def test_images_that_cannot_be_had_are_found_out_before_anything_is_written(folder, options):
     result = run("dedup", "scores.parquet", "-o", "unique.parquet", *options)
     assert result.exit_code == 1
@@ -228,10 +222,7 @@ def pictures(tmp_path, monkeypatch):
 def test_an_audit_is_written_judged_in_review_and_read_back(pictures):
     result = run("dedup", "scores.parquet", "--audit", "4", "-o", "unique.parquet")
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in pictures.glob("unique.*")) == [
-        "unique.audit.csv",
-        *NAMES,
-    ]
+    assert sorted(path.name for path in pictures.glob("unique.*")) == ["unique.audit.csv", *NAMES]
     lines = (pictures / "unique.audit.csv").read_text().splitlines()
     assert len(lines) == 5
     for line in lines[1:]:

@@ -149,10 +149,7 @@ def test_a_dry_run_shows_what_would_go_and_writes_nothing(folder):
         (["scores.parquet", "--keep-top", "-5"], "--keep-top takes"),
         (["scores.parquet", "--where", "widht > 1"], "did you mean 'width'"),
         (["scores.parquet", "--where", "width >"], "cannot understand --where"),
-        (
-            ["scores.parquet", "--column", "unc_a"],
-            "--column unc_a needs",
-        ),
+        (["scores.parquet", "--column", "unc_a"], "--column unc_a needs"),
         (["scores.parquet", "--per", "label", "--min", "1"], "--per label needs"),
         (["scores.parquet", "--column", "unc_a", "--min", "1", "--column", "kappa_a"], "no rule after"),
         (["scores.parquet", "--per", "label", "--per", "status", "--keep-top", "50%"], "no rule before"),

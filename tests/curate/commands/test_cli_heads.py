@@ -89,16 +89,10 @@ def test_losses_of_ones_own_need_no_labels(tmp_path, form):
     [
         (["losspred", "unlabelled.csv"], "no column 'label'"),
         (["losspred", "photos"], "(columns: key, uri)"),
-        (
-            ["mcinfonce", "unlabelled.csv", "--set", "positives=labels"],
-            "mcinfonce needs labels",
-        ),
+        (["mcinfonce", "unlabelled.csv", "--set", "positives=labels"], "mcinfonce needs labels"),
         (["losspred", "holes.csv"], "1 of 16 images"),
         (["losspred", "one_class.csv"], "all 16 images"),
-        (
-            ["losspred", "few.csv"],
-            "--batch-size to 3",
-        ),
+        (["losspred", "few.csv"], "--batch-size to 3"),
         (["losspred", "nan.parquet", "--set", "loss_column=mine"], "no finite loss"),
         (["losspred", "list.csv", "--set", "loss_column=none"], "has no column 'none'"),
         (["losspred", "list.csv", "--set", "loss_column=word"], "losses 'word'"),

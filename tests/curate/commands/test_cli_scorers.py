@@ -144,10 +144,7 @@ def test_other_scorers_are_another_run_and_the_same_ones_are_done_already():
     [
         (["s.parquet", "--scorer", "entropi"], "did you mean 'entropy'"),
         (["s.parquet", "--scorer", "nearest", "--no-embedding"], "leave out --no-embedding"),
-        (
-            ["parts", "--scorer", "nearest"],
-            "--out NAME.parquet, got parts",
-        ),
+        (["parts", "--scorer", "nearest"], "--out NAME.parquet, got parts"),
     ],
 )
 def test_a_scorer_that_cannot_be_is_one_line_and_nothing_is_written(place, args, words):

@@ -16,9 +16,7 @@ from curate.selectors.table import WHERE
 
 ROOT = Path(__file__).parents[3]
 LABELLED = ["--labelled-where", "key like 'img/00%'"]
-MORE = {
-    "score": ["--score", "unc_losspred"],
-}
+MORE = {"score": ["--score", "unc_losspred"]}
 
 
 def run(*args):

@@ -92,10 +92,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "retrieve": ("retrieve scores.parquet photos/cat/0.png --top 2 --model m.safetensors",),
     "retrieve: table": ("retrieve scores.parquet scores.parquet --top 2",),
     "plot": ("plot scores.parquet histogram -o histogram.svg",),
-    "merge": (
-        KEPT,
-        "merge scores.parquet kept.parquet --prefix -o merged.parquet",
-    ),
+    "merge": (KEPT, "merge scores.parquet kept.parquet --prefix -o merged.parquet"),
     "evaluate": ("evaluate scores.parquet --label label --repeats 20",),
     "evaluate: no score predicts": ("evaluate chance.parquet --label label --repeats 20",),
     "evaluate: another table of a row": (ONE_ROW, "evaluate scores.parquet --against two.parquet --repeats 20"),
@@ -286,10 +283,7 @@ def test_no_next_command_is_shown_with_json_quiet_or_for_a_step(line, written, t
         ("dedup: copies to review", ["review", "near.parquet", "unique.parquet"]),
         ("dedup: pairs", ["review", "near.parquet", "unique.audit.csv"]),
         ("dedup: leaks", ["review", "scores.parquet", "unique.parquet"]),
-        (
-            "dedup: leaks, dry run",
-            ["dedup", "scores.parquet", "--against", "kept.parquet", "-o", "unique.parquet"],
-        ),
+        ("dedup: leaks, dry run", ["dedup", "scores.parquet", "--against", "kept.parquet", "-o", "unique.parquet"]),
         ("evaluate: another table of a row", ["report", "scores.parquet", "-o", "report.html"]),
         ("evaluate: no score predicts", ["fit", "chance.parquet", "--label", "label", "--apply", "fitted.parquet"]),
         ("calibrate: no information", ["report", "calibrated.parquet", "-o", "report.html"]),

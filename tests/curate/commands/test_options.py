@@ -31,14 +31,7 @@ NEVER_REPLACES = {
     "round next": "nothing in a folder of rounds is ever replaced",
     "round import": "nothing in a folder of rounds is ever replaced",
 }
-REPORTS = {
-    "doctor",
-    "info",
-    "models",
-    "round status",
-    "verify",
-    "explain",
-}  # what was requested is all they print
+REPORTS = {"doctor", "info", "models", "round status", "verify", "explain"}  # what was requested is all they print
 OLD = {"--labels", "--holdout-labels", "--no-overwrite", "--no-hidden", "--no-label-from-folder"}
 
 

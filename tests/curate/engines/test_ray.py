@@ -96,10 +96,7 @@ def test_a_cluster_writes_the_same_bytes_though_an_actor_is_killed(
 
 @pytest.mark.parametrize(
     ("differs", "said"),
-    [
-        ({"versions": {"curate": "0.0.1"}}, r"curate 0\.0\.1"),
-        ({"marker": None}, r"does not see .*\.s\.parquet\.work"),
-    ],
+    [({"versions": {"curate": "0.0.1"}}, r"curate 0\.0\.1"), ({"marker": None}, r"does not see .*\.s\.parquet\.work")],
 )
 @pytest.mark.slow
 def test_a_node_that_differs_is_refused_by_name(differs, said, folder, tiny_checkpoint, tmp_path, cluster, monkeypatch):

@@ -161,13 +161,7 @@ def test_dedup_lives_through_the_loss_of_a_node(n, table, tmp_path, cluster, sma
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("differs", "said"),
-    [
-        ({"versions": {"torch": "0.0.1"}}, r"torch 0\.0\.1"),
-        (
-            {"marker": None},
-            r"does not see .*give --out",
-        ),
-    ],
+    [({"versions": {"torch": "0.0.1"}}, r"torch 0\.0\.1"), ({"marker": None}, r"does not see .*give --out")],
 )
 def test_a_node_that_differs_is_refused_by_name(differs, said, table, tmp_path, cluster, small_tasks, monkeypatch):
     answer = RayTasks._receive

@@ -284,11 +284,7 @@ MISTAKES = {
     "no votes at all": (["--votes", "votes"], {"votes": [[0, 0]] * 120}, "every list is null or all zero"),
     "negative votes": (["--votes", "votes"], {"votes": [[1, -1]] * 120}, "got a negative or infinite count"),
     "empty votes": (["--votes", "votes"], {"votes": pa.array([[]] * 120, pa.list_(pa.int64()))}, "got empty lists"),
-    "a report in no folder": (
-        ["--label", "label", "-o", "/dev/null/r.json"],
-        {},
-        "not a folder",
-    ),
+    "a report in no folder": (["--label", "label", "-o", "/dev/null/r.json"], {}, "not a folder"),
     "a source that nothing reads": (["--label", "label", "--source", "x"], {}, "--source needs --degrade"),
     "a model that nothing runs": (["--label", "label", "--model", "x"], {}, "--model needs --degrade"),
     "no file": (["--labelled", "truth.csv", "--label", "x"], {}, "truth.csv, got: No such file"),

@@ -371,12 +371,7 @@ def test_fiftyone_labels_that_cannot_be_used_are_named(tmp_path):
     ]
     labels = fiftyone(tmp_path, samples(*rows))
     assert pairs(labels) == [("a", "cat")]
-    assert counts(labels) == {
-        "no label": 1,
-        "several labels in one annotation": 1,
-        "unknown key": 1,
-        "not a label": 1,
-    }
+    assert counts(labels) == {"no label": 1, "several labels in one annotation": 1, "unknown key": 1, "not a label": 1}
 
 
 def test_a_folder_of_another_format_is_refused(tmp_path):

@@ -176,10 +176,7 @@ def test_what_an_annotator_skipped_left_empty_or_chose_twice_is_set_aside_by_nam
         {"id": 9, "annotations": [annotation("cat")]},
     ]
     labels = read(tmp_path, tasks, keys=["a", "b", "c", "d"])
-    assert [(row.key, row.label, row.annotator) for row in labels.rows] == [
-        ("a", "cat", "7"),
-        ("a", "dog", "ann@host"),
-    ]
+    assert [(row.key, row.label, row.annotator) for row in labels.rows] == [("a", "cat", "7"), ("a", "dog", "ann@host")]
     assert counts(labels) == {
         "skipped by the annotator": 1,
         "no label": 2,
@@ -202,10 +199,7 @@ def test_a_lost_key_is_found_by_the_place_of_exactly_one_image(tmp_path, place):
 
 def test_several_controls_have_to_be_distinguished_by_name(tmp_path):
     both = annotation("cat")
-    both["result"] = [
-        both["result"][0],
-        {"from_name": "quality", "type": "choices", "value": {"choices": ["blurred"]}},
-    ]
+    both["result"] = [both["result"][0], {"from_name": "quality", "type": "choices", "value": {"choices": ["blurred"]}}]
     with pytest.raises(InputError, match="got label, quality"):
         read(tmp_path, [task("a", both)])
     assert pairs(read(tmp_path, [task("a", both)], name="quality")) == [("a", "blurred")]

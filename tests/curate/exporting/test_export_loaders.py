@@ -273,11 +273,7 @@ def test_a_few_columns_go_along_where_they_are_named(workdir):
         ("folder", {"shard": "5"}, "--shard is for"),
         ("folder", {"null": True}, "--null is for"),
         ("folder", {"per": "embedding"}, "column 'embedding'"),
-        (
-            "jsonl",
-            {"take": "key,thumbnail"},
-            "column 'thumbnail'",
-        ),
+        ("jsonl", {"take": "key,thumbnail"}, "column 'thumbnail'"),
         ("webdataset", {"take": "thumbnail"}, "'thumbnail'"),
         ("folder", {"take": "embedding"}, "'embedding'"),
         ("webdataset", {"per": "label"}, "--per is for"),

@@ -182,11 +182,7 @@ def test_a_whole_number_as_key_is_text_in_key_and_stays_itself(photos):
 def test_a_taken_name_gets_a_prefix_as_often_as_it_takes(photos):
     text = "uri,width,source_width,kappa_x\np/1.jpg,1,2,3\n"
     manifest = open_manifest(write(photos, "t.csv", text), SourceOptions(reserved=("kappa_x",)))
-    assert manifest.renamed == {
-        "uri": "source_uri",
-        "width": "source_source_width",
-        "kappa_x": "source_kappa_x",
-    }
+    assert manifest.renamed == {"uri": "source_uri", "width": "source_source_width", "kappa_x": "source_kappa_x"}
     row = manifest.rows(0, 1).to_pylist()[0]
     assert row["source_width"] == 2
     assert row["source_source_width"] == 1
@@ -364,11 +360,7 @@ def test_brackets_in_the_text_of_json_lines_are_no_nesting(monkeypatch):
     assert read_jsonl(nested(150), "x.jsonl").num_rows == 1
 
 
-SHEETS = [
-    "file_name;label\r\na.jpg;x\r\n",
-    "sep=;\nfile_name;label\na.jpg;x\n",
-    "file_name\tlabel\na.jpg\tx\n",
-]
+SHEETS = ["file_name;label\r\na.jpg;x\r\n", "sep=;\nfile_name;label\na.jpg;x\n", "file_name\tlabel\na.jpg\tx\n"]
 
 
 @pytest.mark.parametrize("text", SHEETS)

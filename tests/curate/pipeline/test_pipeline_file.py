@@ -89,12 +89,7 @@ def test_a_dry_run_says_each_step_as_one_would_type_it(workdir, table):
         ('folder = "out"', "folder = 3", 2, "path of a folder"),
         ("report-only = true", "overwrite = true", 8, "cannot be set"),
         ("keep_top", 'out = "out/scores.parquet"\nkeep_top', 11, "as scores does"),
-        (
-            "keep_top",
-            'out = "s3://bucket/best.parquet"\nkeep_top',
-            14,
-            "a local path",
-        ),
+        ("keep_top", 'out = "s3://bucket/best.parquet"\nkeep_top', 14, "a local path"),
         ("[best]", "[[best]]", 1, "outside of any step"),
     ],
 )

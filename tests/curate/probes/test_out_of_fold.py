@@ -231,11 +231,7 @@ def test_other_threads_pick_the_same_rows(tmp_path):
     [
         ({"label": None}, {}, "small-loss .* no column 'label'"),
         ({"label": [None] * 60}, {}, "the 60 rows"),
-        (
-            {"label": ["cat"] * 60},
-            {},
-            "'cat' alone",
-        ),
+        ({"label": ["cat"] * 60}, {}, "'cat' alone"),
         ({}, {"label": "key"}, "60 rows of 60"),
         ({"embedding": None}, {}, "has no 'embedding' column"),
         ({}, {"holdout_loss": "nothing"}, "has no column 'nothing'"),

@@ -186,12 +186,7 @@ def test_the_temperature_of_a_vote_is_chosen_with_every_row_left_out_once():
 
 @pytest.mark.parametrize("fit", [fit_linear_probe, fit_neighbour_probe])
 @pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        ([], "label a first batch"),
-        ([0, 3], "got 0 to 3"),
-        ([-1, 1], "got -1 to 1"),
-    ],
+    ("labels", "said"), [([], "label a first batch"), ([0, 3], "got 0 to 3"), ([-1, 1], "got -1 to 1")]
 )
 def test_labels_that_no_model_can_be_fitted_on_are_one_line(fit, labels, said):
     with pytest.raises(InputError, match=said):

@@ -22,10 +22,7 @@ def test_decisions_of_another_table_are_refused_in_one_line(five_policies, tmp_p
     write(tmp_path / "scores.parquet", columns_of(30, key=[f"other/{i}.png" for i in range(30)]))
     curate.filter(tmp_path / "scores.parquet", tmp_path / "other.parquet", keep_top=5, column="unc_losspred")
     with pytest.raises(InputError, match="30 of its 30"):
-        gather(
-            open_table(five_policies / "scores.parquet"),
-            ReportOptions("s", [tmp_path / "other.parquet"], points=0),
-        )
+        gather(open_table(five_policies / "scores.parquet"), ReportOptions("s", [tmp_path / "other.parquet"], points=0))
 
 
 def test_decisions_that_contradict_their_receipt_are_refused(five_policies, tmp_path):
@@ -34,10 +31,7 @@ def test_decisions_that_contradict_their_receipt_are_refused(five_policies, tmp_
     decisions = pl.read_parquet(tmp_path / "kept.decisions.parquet")
     decisions.with_columns(decision=pl.lit("keep")).write_parquet(tmp_path / "kept.decisions.parquet")
     with pytest.raises(InputError, match="from different runs"):
-        gather(
-            open_table(tmp_path / "scores.parquet"),
-            ReportOptions("s", [tmp_path / "kept.receipt.json"], points=0),
-        )
+        gather(open_table(tmp_path / "scores.parquet"), ReportOptions("s", [tmp_path / "kept.receipt.json"], points=0))
 
 
 def test_files_that_are_no_result_are_refused_with_what_to_give(five_policies, tmp_path):

@@ -33,10 +33,7 @@ def test_images_and_folders_are_scored_by_the_tables_model(full_table, folder, t
 
 def test_images_that_cannot_be_queries_are_one_line(full_table, folder, tiny_checkpoint, tmp_path):
     (tmp_path / "nothing").mkdir()
-    for query, words in (
-        (folder / "text.png", "not a readable image"),
-        (tmp_path / "nothing", "got no files"),
-    ):
+    for query, words in ((folder / "text.png", "not a readable image"), (tmp_path / "nothing", "got no files")):
         result = run("retrieve", full_table, query, "--model", tiny_checkpoint, "-q")
         assert result.exit_code == 1
         assert words in result.stderr

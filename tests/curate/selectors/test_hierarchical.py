@@ -114,11 +114,7 @@ def test_levels_of_one_cluster_are_a_random_order():
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [
-        ({"levels": 0}, "levels .*got 0"),
-        ({"branching": 1}, "at least 2"),
-        ({"pick": "far"}, "closest"),
-    ],
+    [({"levels": 0}, "levels .*got 0"), ({"branching": 1}, "at least 2"), ({"pick": "far"}, "closest")],
 )
 def test_parameters_out_of_range_are_one_line(settings, words):
     with pytest.raises(InputError, match=words) as error:

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 
 from curate.selectors.contract import Pool
-from curate.selectors.ranked import (
-    Entropy,
-    HighestScore,
-    LeastConfidence,
-    Margin,
-    entropy,
-    least_confidence,
-    margin,
-)
+from curate.selectors.ranked import Entropy, HighestScore, LeastConfidence, Margin, entropy, least_confidence, margin
 
 
 def chances(*shape, seed=0):

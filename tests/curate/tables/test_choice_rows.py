@@ -142,11 +142,7 @@ def test_the_direction_of_a_column(tmp_path, text, certain_first, expected):
 @pytest.mark.parametrize(
     ("needs", "other", "said"),
     [
-        (
-            Needs(representations=EMBEDDINGS),
-            {"embedding": None},
-            "no 'embedding' column",
-        ),
+        (Needs(representations=EMBEDDINGS), {"embedding": None}, "no 'embedding' column"),
         (Needs(numbers=("label",)), {}, "column 'label'"),
         (Needs(numbers=("kapa_mcinfonce",)), {}, "did you mean 'kappa_mcinfonce'"),
         (Needs(names=("embedding",)), {}, "column 'embedding'"),

@@ -34,12 +34,7 @@ def as_tsv(path):
 
 @pytest.mark.parametrize(
     ("name", "make"),
-    [
-        ("l.csv", lambda path: csv(path, ROWS)),
-        ("l.tsv", as_tsv),
-        ("l.jsonl", as_jsonl),
-        ("l.parquet", as_parquet),
-    ],
+    [("l.csv", lambda path: csv(path, ROWS)), ("l.tsv", as_tsv), ("l.jsonl", as_jsonl), ("l.parquet", as_parquet)],
 )
 def test_every_format_says_the_same_and_has_the_same_digest(tmp_path, name, make):
     read = read_known(make(tmp_path / name))
@@ -57,10 +52,7 @@ def test_a_sheet_as_spreadsheets_save_it_is_read(tmp_path, separator, encoding):
     text = "\r\n".join(lines).replace(";", separator) + "\r\n"
     (tmp_path / "l.csv").write_bytes(text.encode(encoding))
     read = read_known(tmp_path / "l.csv")
-    assert [key.decode() for key in read.keys] == [
-        f"a{separator}b,c.png" if separator != "," else "a,b,c.png",
-        "d.png",
-    ]
+    assert [key.decode() for key in read.keys] == [f"a{separator}b,c.png" if separator != "," else "a,b,c.png", "d.png"]
     assert read.labels == ["Bär", "Uhu"]
 
 

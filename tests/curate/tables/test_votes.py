@@ -69,11 +69,7 @@ def test_rows_get_their_votes_in_whatever_order_either_stands(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "header", "words"),
     [
-        (
-            [("a", "x")],
-            ("key", "class"),
-            r"no column 'label'.*with --label",
-        ),
+        ([("a", "x")], ("key", "class"), r"no column 'label'.*with --label"),
         ([("a", "x")], ("id", "label"), "has no column 'key'"),
         ([("a", ""), ("b", "")], ("key", "label"), "on any key"),
         ([], ("key", "label"), "on any key"),

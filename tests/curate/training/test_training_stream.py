@@ -20,14 +20,7 @@ from scoring.errors import InputError
 from trainers import loop
 
 N = 24
-SMALL = {
-    "backbone": "test_resnet",
-    "size": 32,
-    "epochs": 2,
-    "batch_size": 8,
-    "device": "cpu",
-    "set": {"latent_dim": 8},
-}
+SMALL = {"backbone": "test_resnet", "size": 32, "epochs": 2, "batch_size": 8, "device": "cpu", "set": {"latent_dim": 8}}
 
 
 @pytest.fixture(scope="module")

@@ -153,8 +153,7 @@ def test_too_few_labels_or_one_class_have_no_information():
 
 
 @pytest.mark.parametrize(
-    ("n", "classes", "says"),
-    [(0, 3, "50 labelled .*got 0"), (5, 3, "got 5"), (60, 1, "60 of one alone")],
+    ("n", "classes", "says"), [(0, 3, "50 labelled .*got 0"), (5, 3, "got 5"), (60, 1, "60 of one alone")]
 )
 def test_labels_without_information_are_refused(n, classes, says):
     codes = np.arange(n) % classes

@@ -186,12 +186,7 @@ def test_a_setting_out_of_range_is_refused_in_one_line(wrong, words):
     ("learner", "changes", "n", "words"),
     [
         ("moco", {"queue": 40}, 48, "--set queue=32"),
-        (
-            "moco",
-            {"queue": 64},
-            48,
-            "--set queue=48",
-        ),
+        ("moco", {"queue": 64}, 48, "--set queue=48"),
         ("bank", {"queue": 33}, 48, "bank .*--set queue=32"),
         ("bank", {}, 16, "a smaller --batch-size"),
     ],

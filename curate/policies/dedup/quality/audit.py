@@ -173,10 +173,7 @@ def _draw(
     sizes = {side: [len(rows) for name, rows in strata if name.side == side] for side in (DROPPED, NEAR)}
     n_near = min(round(n * NEAR_SHARE), sum(sizes[NEAR]))
     n_near = max(n_near, min(n - sum(sizes[DROPPED]), sum(sizes[NEAR])))  # what the other side leaves
-    counts = {
-        DROPPED: iter(allocate(sizes[DROPPED], n - n_near)),
-        NEAR: iter(allocate(sizes[NEAR], n_near)),
-    }
+    counts = {DROPPED: iter(allocate(sizes[DROPPED], n - n_near)), NEAR: iter(allocate(sizes[NEAR], n_near))}
     drawn = []
     for name, rows in strata:
         count = next(counts[name.side])

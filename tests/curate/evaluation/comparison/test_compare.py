@@ -275,8 +275,7 @@ def test_a_table_that_is_empty_small_or_none_is_one_line(tmp_path, pair, make, w
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("--fail-above", 1.0), ("--fail-above", 0.2), ("--sample", 3), ("--repeats", 0)],
+    ("option", "value"), [("--fail-above", 1.0), ("--fail-above", 0.2), ("--sample", 3), ("--repeats", 0)]
 )
 def test_settings_out_of_range_are_one_line(pair, option, value):
     result = run("compare", *pair, option, value)

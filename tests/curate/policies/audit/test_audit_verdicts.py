@@ -65,14 +65,7 @@ def test_label_studio_brings_verdicts_back(dataset, audit, tmp_path):
     review_plan(dataset[0], path, "unc_made_up", max_bad_rate="2%", images=200)
     keys = [line["key"] for line in csv.DictReader(path.open())]
     assert run("filter", dataset[0], "--keys", path, "-o", tmp_path / "asked.parquet").exit_code == 0
-    exported = run(
-        "export",
-        tmp_path / "asked.parquet",
-        "--to",
-        "label-studio",
-        "-o",
-        tmp_path / "tasks.json",
-    )
+    exported = run("export", tmp_path / "asked.parquet", "--to", "label-studio", "-o", tmp_path / "tasks.json")
     assert exported.exit_code == 0, exported.output
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     assert len(tasks) == 200

@@ -155,19 +155,10 @@ def test_ten_thousand_classes_and_fewer_rows_than_classes(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            {"to": ["cat=60%", "dog=40%"], "rows": 80},
-            "2 too few .*75 rows",
-        ),
-        (
-            {"to": ["emu=50%", "dog=50%"], "rows": 30},
-            "7 too few",
-        ),
+        ({"to": ["cat=60%", "dog=40%"], "rows": 80}, "2 too few .*75 rows"),
+        ({"to": ["emu=50%", "dog=50%"], "rows": 30}, "7 too few"),
         ({"to": ["cat=60%", "dog=30%"]}, "10% is missing"),
-        (
-            {"to": ["cats=60%", "dog=40%"]},
-            "did you mean 'cat'",
-        ),
+        ({"to": ["cats=60%", "dog=40%"]}, "did you mean 'cat'"),
         ({"to": ["cat=60", "dog=40"]}, "to 100%, got '60'"),
         ({"to": ["cat=50%", "cat=50%"]}, "two shares of 'cat'"),
         ({"to": "unifrom"}, "did you mean 'uniform'"),

@@ -246,33 +246,15 @@ def test_the_waiting_rows_leave_no_file_behind(tmp_path, monkeypatch):
     ("given", "said"),
     [
         ({"budget": 61}, "got 61"),
-        (
-            {"budget": 55, "labelled_where": LABELLED},
-            "got 55",
-        ),
-        (
-            {"budget": 1, "labelled_where": "key like 'img%'"},
-            "60 rows 60 labelled",
-        ),
-        (
-            {"strategy": "margin"},
-            "margin needs .*--labelled",
-        ),
-        (
-            {"strategy": "margin", "labelled_where": LABELLED, "label": "empty"},
-            "10 rows without",
-        ),
+        ({"budget": 55, "labelled_where": LABELLED}, "got 55"),
+        ({"budget": 1, "labelled_where": "key like 'img%'"}, "60 rows 60 labelled"),
+        ({"strategy": "margin"}, "margin needs .*--labelled"),
+        ({"strategy": "margin", "labelled_where": LABELLED, "label": "empty"}, "10 rows without"),
         ({"strategy": "entropy"}, "entropy needs"),
-        (
-            {"strategy": "stratified", "set": {"by": "given"}, "label": "empty"},
-            ("column 'empty'"),
-        ),
+        ({"strategy": "stratified", "set": {"by": "given"}, "label": "empty"}, ("column 'empty'")),
         ({"strategy": "stratified"}, "stratified needs"),
         ({"strategy": "score"}, "needs --score COLUMN"),
-        (
-            {"strategy": "score", "score": "aesthetic"},
-            "--score min:aesthetic",
-        ),
+        ({"strategy": "score", "score": "aesthetic"}, "--score min:aesthetic"),
         ({"strategy": "score", "score": "kappa_mcinfonc"}, "did you mean 'kappa_mcinfonce'"),
         ({"score": "unc_losspred"}, "auto has its own"),
         ({"quality": "unc_losspred"}, "--quality unc_losspred is for"),

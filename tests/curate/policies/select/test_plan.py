@@ -165,16 +165,10 @@ def test_nothing_is_written_to_the_pool():
     [
         (SelectRequest(budget="85"), "84 rows .*got 85"),
         (SelectRequest(budget="1%", strategy="random"), "got 0"),
-        (
-            SelectRequest("k-center", "3", discount=True),
-            "got k-center; use --gate",
-        ),
+        (SelectRequest("k-center", "3", discount=True), "got k-center; use --gate"),
         (SelectRequest("random", "80", gate=0.5), "got 80; .*gate"),
         (SelectRequest("pick-me", "3"), "unknown strategy 'pick-me'"),
-        (
-            SelectRequest("auto", "3", {"bandwith": 1}),
-            "did you mean 'bandwidth'",
-        ),
+        (SelectRequest("auto", "3", {"bandwith": 1}), "did you mean 'bandwidth'"),
         (SelectRequest("auto", "3", {"bandwidth": "wide"}), "got 'wide'"),
         (SelectRequest("auto", "3", {"bandwidth": "-1"}), "bandwidth must be"),
         (SelectRequest("k-center", "3", {"unit": "maybe"}), "got 'maybe'"),

@@ -143,11 +143,7 @@ def test_thumbnails_are_made_on_demand_and_a_missing_image_is_reported(server):
     for name in ("thumb/21.jpg", "thumb/9.jpg", "image/21.jpg"):
         answer, content = get(server, name)
         assert (answer.status, answer.headers["Content-Type"]) == (200, "image/svg+xml")
-        assert [text.text for text in ElementTree.fromstring(content).iter(f"{SVG}text")] == [
-            "no",
-            "image:",
-            "missing",
-        ]
+        assert [text.text for text in ElementTree.fromstring(content).iter(f"{SVG}text")] == ["no", "image:", "missing"]
         assert answer.headers["Cache-Control"] == "no-store"
     for row in (N, 10**11):
         assert get(server, f"thumb/{row}.jpg")[0].status == get(server, f"image/{row}.jpg")[0].status == 404

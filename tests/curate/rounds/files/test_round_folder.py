@@ -224,10 +224,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path):
         ({"control": 1.0}, r"--control .*got 1"),
         ({"strategy": "autos"}, "did you mean 'auto'"),
         ({"strategy": "small-loss"}, "small-loss is for"),
-        (
-            {"strategy": "stratified", "set": {"by": "given"}},
-            "by=given is for",
-        ),
+        ({"strategy": "stratified", "set": {"by": "given"}}, "by=given is for"),
         ({"strategy": "score"}, "choose it with --score"),
         ({"set": {"bandwidht": 1}}, "did you mean 'bandwidth'"),
         ({"format": "xml"}, "unknown format 'xml'"),

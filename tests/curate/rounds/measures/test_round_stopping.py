@@ -146,8 +146,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_stated():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "text"),
-    [((80, 19, 200), "19 control labels"), ((80, 40, 49), "49 held-out labels")],
+    ("sizes", "text"), [((80, 19, 200), "19 control labels"), ((80, 40, 49), "49 held-out labels")]
 )
 def test_too_few_labels_are_counted(sizes, text):
     gain = arm_lift(arms(*sizes))

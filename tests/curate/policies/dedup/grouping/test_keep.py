@@ -193,11 +193,7 @@ def test_an_unknown_criterion_or_column_is_named(table, text, words):
 
 def test_a_requested_criterion_needs_its_columns(tmp_path):
     table = open_table(write_table(tmp_path / "bare.parquet", {"text": pa.array(["a", "b"])}))
-    for text, words in (
-        ("largest", "width"),
-        ("labelled", "choose it with --label"),
-        ("certain", "column with max:"),
-    ):
+    for text, words in (("largest", "width"), ("labelled", "choose it with --label"), ("certain", "column with max:")):
         with pytest.raises(InputError, match=words):
             parse_keep(text, table, label=None)
 

@@ -328,11 +328,7 @@ def test_a_copy_that_cannot_be_scored_counts_as_missed():
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"estimate_recall": 100_001}, "got 100,001"),
-        ({"estimate_recall": 9, "seed": -1}, "--seed"),
-    ],
+    ("changes", "text"), [({"estimate_recall": 100_001}, "got 100,001"), ({"estimate_recall": 9, "seed": -1}, "--seed")]
 )
 def test_settings_that_cannot_be_are_refused(changes, text):
     with pytest.raises(InputError, match=text):
