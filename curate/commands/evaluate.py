@@ -10,7 +10,6 @@ from curate.commands.printing import (
     Output,
     check_report,
     emit,
-    on_terminal,
     print_lines,
     show,
     show_in_parts,
@@ -66,18 +65,13 @@ def run(
     else:
         print_lines(evaluation.lines(), show, show_in_parts)
     output.written(report=out)
-    if output.silent or not on_terminal():
-        return NextCommand("")
     return _next(request, evaluation) if isinstance(evaluation, Evaluation) else to_export(request.subset)
 
 
 def _next(request: EvaluateOptions, evaluation: "Evaluation") -> NextCommand:
-    """Return the filter by the best score, the fit to labels if no score predicts errors, or else a report."""
+    """Return the fit to labels if no score predicts errors, else a report, which shows images by score."""
     from scoring.relative.learn import LEAST_LABELS
 
-    best = evaluation.best()
-    if best is not None:
-        return suggest("filter", request.table, "--keep-top", "80%", "--column", best, "-o", unused("kept.parquet"))
     if not evaluation.no_score_predicts or evaluation.used - evaluation.caveats.n_twins < LEAST_LABELS:
         return suggest("report", request.table, "-o", unused("report.html"))
     names = ("label", "labelled", "embedding")

@@ -63,5 +63,5 @@ def run(
     if not result.passed:
         return suggest("doctor", code=1)
     if Path(request.images_of).suffix == ".parquet":
-        return suggest("filter", request.images_of, "--keep-top", "80%", "-o", unused("kept.parquet"))
+        return suggest("report", request.images_of, "-o", unused("report.html"))
     return suggest("score", request.images_of, "-o", unused("scores.parquet"))

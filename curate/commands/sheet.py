@@ -34,9 +34,7 @@ def run(request: SheetOptions, output: Output) -> NextCommand:
         shown = how_to_show(drawn.image, os.environ)
         if shown is not None and sys.stderr.isatty():
             say(f"this terminal shows it: {shown}")
-    if request.decisions is not None:
-        return suggest("report", request.table, "-o", unused("report.html"))
-    return suggest("filter", request.table, "--keep-top", "80%", "--column", drawn.column, "-o", unused("kept.parquet"))
+    return suggest("report", request.table, "-o", unused("report.html"))
 
 
 def how_to_show(picture: Path, environment: Mapping[str, str]) -> str | None:

@@ -234,12 +234,6 @@ class Evaluation(Printed):
         """Return advice based on the scores and labels; empty without labels."""
         return verdict(self.measures, self.caveats.few)
 
-    def best(self) -> str | None:
-        """Return the score that the verdict names; the first score without labels; None if there is none."""
-        measure = _quality_measure(self.measures)
-        usable = [name for name in self.columns if name not in NO_SCORES] if measure is None else _scores_of(measure)[1]
-        return usable[0] if usable else None
-
     @property
     def no_score_predicts(self) -> bool:
         """Whether the verdict is that no score of the table predicts errors on the labels."""

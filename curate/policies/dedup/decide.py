@@ -130,8 +130,8 @@ def decide_duplicates(
     protected, order = _order_of(table, rows, request, criteria, reviewed)
     work = _Work(table, rows, request, order(), build(rows, request.thresholds, request.views()), compared)
     open_rows = rows.ok & (~reviewed.drop | reviewed.answered(IMAGE, DROPPED))
-    bound = protected | reviewed.answered(LEAKS, KEPT)
-    foreign, held, unconfirmed_leaks, different_leaks = work.foreign(other, other_rows, open_rows, bound)
+    to_keep = protected | reviewed.answered(LEAKS, KEPT)
+    foreign, held, unconfirmed_leaks, different_leaks = work.foreign(other, other_rows, open_rows, to_keep)
     at_home = protected | reviewed.answered(COPY, KEPT) | reviewed.apart
     stars = work.inside(open_rows, at_home)
     work, stars, large = _enlarged_last(work, stars, criteria, order, open_rows, at_home)
@@ -140,10 +140,7 @@ def decide_duplicates(
     different = (near & (stars.finder < 0)) | different_leaks
     loose, waiting = work.loose(stars, unconfirmed)
     listed = work.list_crops(stars, open_rows, at_home | reviewed.drop)
-    # with --report-only a row may be dropped for a better one in this table
-    outside = (foreign.finder >= 0) & (stars.finder < 0)
-    stars.copy(outside | ~rows.ok, foreign)
-    _detach_dropped(stars, outside, reviewed.drop)
+    outside = _link_outside(stars, foreign, rows.ok, reviewed.drop)
     linked = stars.finder >= 0
     unconfirmed, unconfirmed_leaks = unconfirmed & linked, unconfirmed_leaks & outside & linked
     different &= (stars.finder < 0) & ~reviewed.drop
@@ -305,11 +302,15 @@ def _enlarged_last(
     return work, stars, large
 
 
-def _detach_dropped(stars: Stars, outside: Mask, dropped: Mask) -> None:
-    """Detach dropped rows, mask (N,), from their owners, in place; their copies keep their owners."""
+def _link_outside(stars: Stars, foreign: Stars, ok: Mask, dropped: Mask) -> Mask:
+    """Link rows without an owner to the other table and detach dropped ones, in place; return the former, mask (N,)."""
+    # with --report-only a row may be dropped for a better one in its own table
+    outside = (foreign.finder >= 0) & (stars.finder < 0)
+    stars.copy(outside | ~ok, foreign)
     gone = np.flatnonzero(dropped & (stars.finder >= 0))
     stars.detach(gone, NOBODY)
     outside[gone] = False
+    return outside
 
 
 def _read(

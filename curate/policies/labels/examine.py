@@ -20,7 +20,7 @@ from curate.statistics.noise.annotators import majority, weigh
 from curate.statistics.noise.quality import Mistakes, confident_joint, judge
 from curate.statistics.noise.share import Shares, shares
 from curate.tables.digests import value_type
-from curate.tables.known import read_votes
+from curate.tables.known import Votes, read_votes
 from curate.tables.needs import Needs
 from curate.tables.rows import Codes, Rows, read_rows
 from curate.tables.table import Table
@@ -236,12 +236,7 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
     read = None if request.labelled is None else read_votes(request.labelled, next(iter(request.label), None))
     dataset = read_dataset(table, names=request.columns, once=False)
     rows, at = dataset.rows, dataset.at
-    if read is None:
-        (votes, classes), who = _votes(table, rows, request.columns), None
-    else:
-        (votes, who), classes = read.of(rows, str(table.path)), read.classes
-    if reviewed is not None:
-        classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
+    votes, who, classes = _votes_of(table, rows, request, read, reviewed)
     labels = majority(votes, rows.hashes)
     _refuse(labels[at], classes, request, table)
     units = centred(dataset.embeddings, mean_of(dataset.embeddings))
@@ -283,6 +278,19 @@ def examine(table: Table, request: LabelsRequest, verdicts: VerdictLines | None 
         settled=rows.in_table(settled),
         **of_several,
     )
+
+
+def _votes_of(
+    table: Table, rows: Rows, request: LabelsRequest, read: Votes | None, reviewed: Reviewed | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, list[str]]:
+    """Return votes, (N, A), the annotator of each or None, and the classes, with the reviewers' labels."""
+    if read is None:
+        (votes, classes), who = _votes(table, rows, request.columns), None
+    else:
+        (votes, who), classes = read.of(rows, str(table.path)), read.classes
+    if reviewed is not None:
+        classes = _relabel(votes, classes, reviewed.labels.get(request.columns[0], {}), rows)
+    return votes, who, classes
 
 
 def _reviewed(table: Table, request: LabelsRequest, verdicts: VerdictLines) -> Reviewed:

@@ -9,11 +9,8 @@ from typer.testing import CliRunner
 from curate.cli import app
 from curate.commands.printing import columns_that_fit
 from curate.engines.score import score
-from curate.evaluation.measures import Measure
-from curate.evaluation.results import Evaluation
 from curate.evaluation.run import evaluate
 from curate.tables.table import embedding_field
-from scoring.metrics.resampling import Interval
 
 QUICK = {"repeats": 10}
 
@@ -124,30 +121,3 @@ def test_where_no_score_is_better_than_chance_the_verdict_says_what_to_do(tmp_pa
 def test_without_labels_there_is_no_verdict(tmp_path):
     path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40), votes=[[1, 2]] * 40)
     assert evaluate(path, votes="votes", **QUICK).verdict() == []
-
-
-def test_the_best_score_is_of_the_first_measure_of_quality_and_no_baseline():
-    def measure(name, **values):
-        known = {each: Interval(value, value - 0.05, 1.0) for each, value in values.items()}
-        return Measure(name, "higher", "", 9, known)
-
-    columns = ["unc_a", "unc_b", "unc_c", "Laplacian"]
-    linear = measure("AUROC, linear right", unc_a=0.6, unc_b=0.7, unc_c=float("nan"), Laplacian=0.9)
-    nearest = measure("AUROC, kNN right", unc_a=0.8, unc_b=0.5)
-    assert Evaluation("t", 9, 9, {}, columns, [nearest, linear]).best() == "unc_b"
-    assert Evaluation("t", 9, 9, {}, columns, [nearest]).best() == "unc_a"
-    assert Evaluation("t", 9, 9, {}, columns).best() == "unc_a"
-    assert Evaluation("t", 9, 9, {}, ["Laplacian"]).best() is None
-    chance = measure("R-AUROC", unc_a=0.54, unc_b=0.52)
-    assert Evaluation("t", 9, 9, {}, columns, [chance]).best() is None
-
-
-@pytest.mark.parametrize("more", [[], ["--json"], ["--quiet"]])
-def test_without_a_terminal_no_next_command_is_built(tmp_path, monkeypatch, more):
-    def best(self):
-        raise AssertionError("built")
-
-    monkeypatch.setattr(Evaluation, "best", best)
-    path = make(tmp_path / "s.parquet", numbers(160).reshape(40, 4), kappa_a=numbers(40))
-    line = ["evaluate", str(path), "--label", "label", "--repeats", "10", *more]
-    assert CliRunner().invoke(app, line, catch_exceptions=False).exit_code == 0
